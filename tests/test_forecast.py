@@ -55,9 +55,9 @@ def test_time_follows_the_machine(monkeypatch):
 def test_what_does_not_fit_into_memory_is_forecast_by_blocks(tmp_path, monkeypatch):
     """By blocks, memory does not grow with the image, and time does."""
     write_labels(tmp_path / "image.png", np.ones((600, 800), np.int32))
-    assert describe(tmp_path / "image.png")["read"] == "whole"
+    assert describe(tmp_path / "image.png", None, "default")["read"] == "whole"
     monkeypatch.setattr("texseg.cli.inputs.free_memory", lambda: 10**7)
-    found = describe(tmp_path / "image.png", 5)
+    found = describe(tmp_path / "image.png", 5, "default")
     assert found["read"] == "by blocks"
     small, large = (expected_by_blocks((side, side), n_segments=5) for side in (4000, 40000))
     assert small[0] == large[0] and large[1] > 50 * small[1]

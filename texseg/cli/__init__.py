@@ -252,11 +252,10 @@ def info(**options: Any) -> None:
 
     from texseg.cli.inputs import describe, reading_of
 
-    n_failed, about = 0, (options["n_segments"], options["preset"], options["memory"])
-    reading = reading_of(options)
+    n_failed, about = 0, (options["n_segments"], options["preset"], reading_of(options), options["crops"])
     for file in options["files"]:
         try:
-            description = describe(file, *about, reading, options["crops"])
+            description = describe(file, *about)
         except (OSError, ValueError) as error:
             say(f"failed: {error}", err=True)
             n_failed += 1

@@ -208,24 +208,16 @@ def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.int
 
 
 def describe(
-    path: Path,
-    n_segments: int | None = None,
-    preset: str = "default",
-    memory: int | None = None,
-    reading: ReadOptions = ReadOptions(),
-    crops: bool = False,
+    path: Path, n_segments: int | None, preset: str, reading: ReadOptions = ReadOptions(), crops: bool = False
 ) -> dict[str, Any]:
-    """Describe a file by its header, upright, and forecast memory and processor time of segmenting it.
-
-    With ``crops`` the pixels are looked at, if they are read by blocks, to tell where textures are learned.
-    """
+    """Describe a file by its header, upright, what segmenting it costs, and by its pixels where crops lie."""
     if reading.is_volume:
         with read.open_pages(path, raw=reading.raw) as pages:
             header, n_planes = pages[0].header, len(pages)
     else:
         header, n_planes = read.read_header(path), 1
     height, width, geo = header.height, header.width, header.geo
-    about = header.n_channels, n_segments, preset
+    about, memory = (header.n_channels, n_segments, preset), reading.memory
     needed = expected_memory(height * width * n_planes, *about)
     whole = reading.is_volume or needed <= (memory or free_memory() // 2)
     if whole:
@@ -257,14 +249,14 @@ def describe(
         "read": "whole" if whole else "by blocks",
         "memory_MB": round(min(needed, memory or needed) / 1e6),
         "seconds": round(seconds, 1),
-        **(_look_of(path, reading, memory) if crops and not whole else {}),
+        **(_look_of(path, reading) if crops and not whole else {}),
     }
 
 
-def _look_of(path: Path, reading: ReadOptions, memory: int | None) -> dict[str, Any]:
+def _look_of(path: Path, reading: ReadOptions) -> dict[str, Any]:
     """Look at a scene: processor time, crops in words, and first and last row and column of each."""
     start = time.process_time()
     with open_scenes(path, reading) as (scene,):
-        sample, _ = read_crops(scene, n_crops=crop_count(memory, scene.n_channels))
+        sample, _ = read_crops(scene, n_crops=crop_count(reading.memory, scene.n_channels))
     seconds = round(time.process_time() - start, 1)
     return {"look_seconds": seconds, "crops": str(sample), "windows": sample.record()["windows"]}

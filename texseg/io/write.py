@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -301,17 +301,12 @@ def _write_categories(path: Path, layout: Layout) -> None:
     if not any(layout.names) and (layout.geo is None or not layout.geo.tags):
         beside.unlink(missing_ok=True)  # it would be that of the file that is replaced
         return
-    root = ElementTree.Element("PAMDataset")
-    band = ElementTree.SubElement(root, "PAMRasterBand", band="1")
-    ElementTree.SubElement(band, "ColorInterp").text = "Palette"
-    table, names = (ElementTree.SubElement(band, name) for name in ("ColorTable", "CategoryNames"))
-    ElementTree.SubElement(table, "Entry", c1="0", c2="0", c3="0", c4="0")
-    ElementTree.SubElement(names, "Category").text = "no data"
-    for _, name, colour in layout.legend:
-        red, green, blue = map(str, colour)
-        ElementTree.SubElement(table, "Entry", c1=red, c2=green, c3=blue, c4="255")
-        ElementTree.SubElement(names, "Category").text = name
-    atomic_write(beside, ElementTree.tostring(root))
+    legend = [("no data", (0, 0, 0, 0)), *((name, (*colour, 255)) for _, name, colour in layout.legend)]
+    entries = "".join('<Entry c1="{}" c2="{}" c3="{}" c4="{}" />'.format(*colour) for _, colour in legend)
+    names = "".join(f"<Category>{escape(name)}</Category>" for name, _ in legend)
+    tables = f"<ColorTable>{entries}</ColorTable><CategoryNames>{names}</CategoryNames>"
+    band = f'<PAMRasterBand band="1"><ColorInterp>Palette</ColorInterp>{tables}</PAMRasterBand>'
+    atomic_write(beside, f"<PAMDataset>{band}</PAMDataset>".encode("ascii", "xmlcharrefreplace"))
 
 
 def write_labels(
