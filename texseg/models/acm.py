@@ -24,10 +24,10 @@ from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models import base
-from texseg.models.base import FLOOR, Labels, Rng, Weights
+from texseg.models.base import FLOOR, Rng, Weights
 from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, Run, best_of, settings
 from texseg.models.histograms import HistogramClustering, Profiles
-from texseg.models.left_out import Caution, Contributions, LeavesRowsOut, held_totals, rows_of_columns
+from texseg.models.left_out import Caution, LeavesRowsOut, held_totals, rows_of_columns
 
 BACKGROUND_SHARE = 0.1  # share of the background in a mean cluster with which predictive clusterings begin
 # most times that the clusters of the columns and of the rows are grown on those of the other side; with two,
@@ -39,21 +39,6 @@ MOST_ROWS = 8000  # rows, drawn at random from larger tables, by which clusters 
 @dataclass(frozen=True, eq=False)
 class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
     """The ACM fitted by predictive EM (section 5.2); F may rise."""
-
-    def parts(self, n: CountMatrix, params: Profiles, Q: Floats) -> Contributions:
-        """See `LeavesRowsOut`."""
-        groups = groups_of(n)
-        in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(base.working_dtype(n))
-        # (groups, K), of every cluster
-        totals = np.asarray(n @ in_group, dtype=np.float64).T @ Q + self.caution.mass
-        per_count = (1 / np.maximum(totals, FLOOR)).astype(np.float32)[groups]
-
-        def added(rows: slice, index: Labels, columns: Labels) -> Floats:
-            out = per_count.take(columns, axis=0)
-            out *= Q[rows].astype(np.float32).take(index, axis=0)
-            return out
-
-        return Contributions(params.profiles, added)
 
 
 @settings

@@ -264,6 +264,14 @@ class ClusteringModel(Model):
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""
         return normalise_profiles(counts, groups)
 
+    def node_counts(self, n: CountMatrix, params: Any, Q: Floats) -> Floats:
+        """Compute the expected counts of the nodes, which are here the clusters, (K, M)."""
+        return self.stats(n, Q).counts
+
+    def shares_of_nodes(self, params: Any) -> Floats | None:
+        """Shares (K, V) of the nodes in the clusters; None where they are the same."""
+        return None
+
     def fold_in(self, n: CountMatrix, params: Any, beta: float) -> Floats:
         """Posteriors (N, K) of other rows, the parameters fixed."""
         return self.posterior(self.scores(n, params), beta, params.weights).posteriors

@@ -34,7 +34,7 @@ from texseg.models import base
 from texseg.models.acm import HistogramClustering, OneSided, Profiles
 from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step, Weights
 from texseg.models.estimator import Data, Run, settings
-from texseg.models.left_out import Contributions, LeavesRowsOut, held_totals
+from texseg.models.left_out import LeavesRowsOut
 from texseg.models.smm import FOLD_IN_STEPS
 
 # the vertical mixing, in the order in which its degrees of freedom are added
@@ -164,6 +164,10 @@ class HierarchicalClustering(ClusteringModel):
             vertical = base.normalise(vertical + FLOOR * self.tree.on_path)
         return TreeProfiles(base.normalise(stats.sizes), vertical, nodes)
 
+    def shares_of_nodes(self, params: TreeProfiles) -> Floats:
+        """``tau`` (K, V), zero off the path."""
+        return self.tree.spread(params.vertical)
+
     def node_counts(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Floats:
         """Compute the expected counts (V, M) of the nodes (Eq. 57)."""
         tau = self.tree.spread(params.vertical)
@@ -186,26 +190,6 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
     """The HACM whose rows are held out of the nodes that judge them; only the root holds the background."""
 
     with_background: ClassVar[slice] = slice(1)
-
-    def parts(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Contributions:
-        """See `LeavesRowsOut`."""
-        tau = self.tree.spread(params.vertical)
-        bare = np.maximum(tau @ params.nodes, FLOOR)
-        totals = held_totals(self, self.node_counts(n, params, Q), groups_of(n))
-        inverse, per_count = (
-            np.ascontiguousarray(part.T, np.float32)
-            for part in (1 / bare, params.nodes / np.maximum(totals, FLOOR))
-        )
-        shares = tau.astype(np.float32)
-
-        def added(rows: slice, index: Labels, columns: Labels) -> Floats:
-            by_cluster = inverse.take(columns, axis=0)
-            by_cluster *= Q[rows].astype(np.float32).take(index, axis=0)
-            to_nodes = by_cluster @ shares
-            to_nodes *= per_count.take(columns, axis=0)
-            return to_nodes
-
-        return Contributions(params.nodes, added, tau)
 
 
 @dataclass(frozen=True, eq=False)

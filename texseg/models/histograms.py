@@ -99,10 +99,6 @@ class HistogramClustering(ClusteringModel):
         """Eq. 24 and 31 of the memo, for which the old parameters are not needed."""
         return Profiles(self.normalised(stats.counts, groups), base.normalise(stats.sizes))
 
-    def node_counts(self, n: CountMatrix, params: Profiles, Q: Floats) -> Floats:
-        """Compute the expected counts (K, M)."""
-        return self.stats(n, Q).counts
-
     def initial(
         self, n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, spread: float = 0.05
     ) -> Profiles:

@@ -16,9 +16,9 @@ nodes along a path of a tree are estimated with the row left out as well, or inn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -57,15 +57,6 @@ class Caution:
         yield tuple(replace(self, correlation=rho) for rho in (more, less) if rho != self.correlation)
 
 
-class Contributions(NamedTuple):
-    """What rows have added to the nodes by which they are judged."""
-
-    nodes: Floats  # (V, M), their profiles
-    added: Callable[[slice, Labels, Labels], Floats]
-    """From rows, and row (from the first on) and column of every entry, to ``a`` (entries, V), float32."""
-    spread: Floats | None = None  # (K, V), shares of the nodes in the clusters; None if they are the same
-
-
 @dataclass(frozen=True, eq=False)
 class LeavesRowsOut(ClusteringModel):
     """A clustering whose rows are held out of the profiles that judge them; F is of the corrected scores."""
@@ -88,13 +79,9 @@ class LeavesRowsOut(ClusteringModel):
         """One iteration; ``params`` must belong to ``posteriors``; without these it is a step of plain EM."""
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
-        scores, explained = _left_out_scores(n, self.parts(n, params, posteriors), posteriors, row_weights)
+        scores, explained = self._left_out(n, params, posteriors, row_weights)
         scores = base.per_site(scores * self._tempering(n, row_weights), row_weights)
         return self._step_by(scores, n, params, beta, None, row_weights, explained)
-
-    def parts(self, n: CountMatrix, params: Any, Q: Floats) -> Contributions:
-        """Nodes, and what the rows of posteriors (N, K) have added to them."""
-        raise NotImplementedError
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles with their share of the background."""
@@ -106,6 +93,40 @@ class LeavesRowsOut(ClusteringModel):
         """Models with neighbouring settings."""
         for kind in self.caution.others():
             yield tuple(replace(self, caution=caution) for caution in kind)
+
+    def _left_out(
+        self, n: CountMatrix, params: Any, Q: Floats, row_weights: Weights
+    ) -> tuple[Floats, Floats | None]:
+        """Scores (N, K) without the row's own part, and what each node explains in each cluster, (K, V)."""
+        nodes, tau, groups = getattr(params, self.profiles_of), self.shares_of_nodes(params), groups_of(n)
+        V, n_groups = len(nodes), groups.max() + 1
+        totals = np.maximum(held_totals(self, self.node_counts(n, params, Q), groups), FLOOR)
+        columns, per_count = _by_column(nodes), _by_column((1 if tau is None else nodes) / totals)
+        if tau is not None:
+            bare, tau = _by_column(1 / np.maximum(tau @ nodes, FLOOR)), tau.astype(np.float32)
+        out, explained = np.empty(Q.shape), np.zeros((Q.shape[1], V))
+        per_row = max(1, getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0])
+        for rows, block in row_blocks(n, max(1, int(NUMBERS_AT_ONCE / (V * per_row)))):
+            index, data = base.entry_rows(block), block.data.astype(np.float32)
+            weigh = sp.csr_array((data, np.arange(block.nnz), block.indptr), (block.shape[0], block.nnz))
+            shares = Q[rows].astype(np.float32).take(index, axis=0)
+            # what an occurrence has added to every node, (entries, V); then the nodes without the row
+            left = shares if tau is None else (bare.take(block.indices, axis=0) * shares) @ tau
+            left = left * per_count.take(block.indices, axis=0)
+            places = index * n_groups + groups[block.indices]  # of every entry: its row and group
+            once = data if row_weights is None else data / np.maximum(row_weights[rows], FLOOR)[index]
+            left *= -once.astype(np.float32)[:, None]
+            rest = 1 + base.sum_at(left, places, block.shape[0] * n_groups)
+            left += columns.take(block.indices, axis=0)
+            np.maximum(left, 0, out=left)
+            left *= (1 / np.maximum(rest, FLOOR)).astype(np.float32).take(places, axis=0)
+            p = left if tau is None else left @ tau.T
+            # a column that only this row has is impossible for all clusters alike
+            np.maximum(p, np.float32(FLOOR), out=p)
+            if tau is not None:
+                explained += ((shares * data[:, None]) / p).T @ left
+            out[rows] = weigh @ np.log(p, out=p)
+        return out, None if tau is None else explained
 
     def _tempering(self, n: CountMatrix, row_weights: Weights) -> Floats:
         """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
@@ -122,34 +143,8 @@ def held_totals(model: Any, counts: Floats, groups: Labels) -> Floats:
     return totals
 
 
-def _left_out_scores(
-    n: CountMatrix, parts: Contributions, Q: Floats, row_weights: Weights
-) -> tuple[Floats, Floats | None]:
-    """Scores (N, K) without the row's own part, and what each node explains in each cluster, (K, V)."""
-    (nodes, added, spread), groups = parts, groups_of(n)
-    V, n_groups = len(nodes), groups.max() + 1
-    columns = np.ascontiguousarray(nodes.T, np.float32)
-    shares = None if spread is None else np.ascontiguousarray(spread.T, np.float32)
-    out, explained = np.empty(Q.shape), np.zeros((Q.shape[1], V))
-    per_row = max(1, getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0])
-    for rows, block in row_blocks(n, max(1, int(NUMBERS_AT_ONCE / (V * per_row)))):
-        index, data = base.entry_rows(block), block.data.astype(np.float32)
-        weigh = sp.csr_array((data, np.arange(block.nnz), block.indptr), (block.shape[0], block.nnz))
-        left = added(rows, index, block.indices)
-        places = index * n_groups + groups[block.indices]  # of every entry: its row and group
-        once = data if row_weights is None else data / np.maximum(row_weights[rows], FLOOR)[index]
-        left *= -once.astype(np.float32)[:, None]
-        rest = 1 + base.sum_at(left, places, block.shape[0] * n_groups)
-        left += columns.take(block.indices, axis=0)
-        np.maximum(left, 0, out=left)
-        left *= (1 / np.maximum(rest, FLOOR)).astype(np.float32).take(places, axis=0)
-        p = left if shares is None else left @ shares
-        # a column that only this row has is impossible for all clusters alike
-        np.maximum(p, np.float32(FLOOR), out=p)
-        if shares is not None:
-            explained += ((Q[rows].astype(np.float32)[index] * data[:, None]) / p).T @ left
-        out[rows] = weigh @ np.log(p, out=p)
-    return out, None if shares is None else explained
+def _by_column(nodes: Floats) -> Floats:
+    return np.ascontiguousarray(nodes.T, np.float32)
 
 
 def rows_of_columns(n: CountMatrix) -> Floats:
