@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.ndimage import distance_transform_edt
 from scipy.spatial import KDTree
 
 from texseg.synth import mosaic
@@ -23,6 +24,7 @@ SMALLEST_CROP = 128
 SMALLEST_SHARE = 0.01  # of the judged pixels of a real image; smaller classes are not judged
 SIDES = (200, 256, 320, 384, 448, 512)
 N_GRAINS = 20
+N_FILLED = 900
 N_EQUALISED = 167  # mosaics a source: five hundred together
 RARE_SHARES = (1, 2, 5)  # per cent of the image that a square of another plate covers
 RARE_PAIRS = ("D009+D024", "D004+D017", "D004+D020")
@@ -240,6 +242,53 @@ def _grains(data: Path, name: str) -> Case:
     return Case(name, image.clip(0, 255).astype(np.uint8), (truth + 1).astype(np.uint8))
 
 
+def _shape_of(data: Path, seed: int) -> tuple[str, str, np.random.Generator]:
+    """Suite and name of a real scene, and the generator that drew it."""
+    rng = np.random.default_rng(5000 + seed)
+    scenes = [(suite, scene) for suite in ("real", "real_more") for scene in SUITES[suite].names(data)]
+    return *scenes[int(rng.integers(len(scenes)))], rng
+
+
+def _filled_names(data: Path) -> list[str]:
+    return [f"{_shape_of(data, seed)[1].split('/')[0]}/{seed}" for seed in range(N_FILLED)]
+
+
+def _filled(data: Path, name: str) -> Case:
+    """Textures in their own colours, in the shapes of a real scene, under slow light, blur and noise."""
+    suite, scene, rng = _shape_of(data, int(name.split("/")[1]))
+    case = SUITES[suite].load(data, scene)
+    truth = case.truth
+    classes = np.setdiff1d(truth, [0])
+    by_family: dict[str, list[Path]] = {}
+    for texture in (*texture_files(data, "textures"), *texture_files(data, "textures_more")):
+        by_family.setdefault(texture.family, []).append(texture.path)
+    families = list(by_family.values())
+    chosen = rng.choice(len(families), len(classes), replace=False)
+    image, is_grey = np.zeros((*truth.shape, 3), np.float32), case.image.ndim == 2 or rng.random() < 0.3
+    shapes = truth[tuple(distance_transform_edt(truth == 0, return_distances=False, return_indices=True))]
+    for k, i in zip(classes, chosen, strict=True):
+        paths = families[i]
+        texture = rgb(read(paths[int(rng.integers(len(paths)))]))
+        scale = rng.uniform(0.5, 1.2)
+        texture = cv2.resize(texture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+        missing = [max(0, truth.shape[axis] - texture.shape[axis]) for axis in (0, 1)]
+        texture = np.pad(texture, [(0, missing[0]), (0, missing[1]), (0, 0)], mode="symmetric")
+        top, left = (int(rng.integers(texture.shape[axis] - truth.shape[axis] + 1)) for axis in (0, 1))
+        cut = texture[top : top + truth.shape[0], left : left + truth.shape[1]]
+        image[shapes == k] = cut[shapes == k]
+    if rng.random() < 0.3:  # partly alike in brightness
+        for k in classes:
+            image[shapes == k] += rng.uniform(0.3, 0.9) * (110 - image[shapes == k].mean(axis=0))
+    if rng.random() < 0.5:
+        angle, (rows, columns) = rng.uniform(0, 2 * np.pi), np.indices(truth.shape)
+        slope = np.cos(angle) * rows / truth.shape[0] + np.sin(angle) * columns / truth.shape[1]
+        image *= (1 + rng.uniform(0.1, 0.5) * (slope - slope.mean()))[..., None]
+    image = cv2.GaussianBlur(image, (0, 0), rng.uniform(0.4, 1.2))
+    image += rng.normal(0, rng.uniform(0, 6), image.shape)
+    pixels = image.clip(0, 255).astype(np.uint8)
+    return Case(name, cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY) if is_grey else pixels, truth, 0)
+
+
 def _rare_names(data: Path) -> list[str]:
     plates = [texture.family for texture in texture_files(data, "brodatz")]
     rng = np.random.default_rng(0)
@@ -377,6 +426,12 @@ SUITES = {
         "2-5 kinds of grains of other brightness",
         lambda data: [str(seed) for seed in range(N_GRAINS)],
         _grains,
+        True,
+    ),
+    "filled": Suite(
+        "textures in the shapes of real scenes",
+        _filled_names,
+        _filled,
         True,
     ),
     "rare": Suite("a square of another plate", _rare_names, _rare, True),

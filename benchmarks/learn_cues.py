@@ -26,12 +26,12 @@ from texseg.method import cues, division
 from texseg.metrics import adjusted_rand_index
 
 SETS = {"real": 1, "real_more": 1, "rwtd": 1, "prague": 1, "outex": 12, "brodatz5s": 4, "brodatz12v": 6}
-SETS |= {"fabrics5v": 5, "textures2-8": 2, "equalised": 20, "samples": 1, "grains": 1}
+SETS |= {"fabrics5v": 5, "textures2-8": 2, "equalised": 20, "samples": 1, "grains": 1, "filled": 1}
 """Sets, and every so manieth image of each."""
 
 
-def measured(case: Case) -> tuple[list[float], float, float]:
-    """Doubt, raggedness, share and rest; and the adjusted Rand index of both maps, by texture first."""
+def measured(case: Case) -> tuple[NDArray[np.float64], float, float]:
+    """Evidence (4,), and the adjusted Rand index of both maps, by texture first."""
     kept: dict[str, division.Division] = {}
 
     def keep(by_texture: division.Division, by_values: division.Division, _: object) -> division.Division:
@@ -48,18 +48,18 @@ def measured(case: Case) -> tuple[list[float], float, float]:
         model.fit(case.image)
     scenes, features = kept["texture"].scenes, kept["texture"].textures.features
     texture, values = ([labels for labels, _ in each.labelled] for each in kept.values())
-    told, share = (cues.share_of_values(labels, scenes, features) for labels in (texture, values))
+    told, share = (cues.told_by_values(labels, scenes, features)[0] for labels in (texture, values))
     judged = np.ones(case.truth.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
     right = [adjusted_rand_index(case.truth[judged], each.labelled[0][0][judged]) for each in kept.values()]
     labels, sure = kept["texture"].labelled[0]
-    doubt = 1 - float(sure[labels > 0].mean())
-    return [doubt, cues.raggedness(texture, scenes), share, 1 - told], *right
+    ragged = cues.raggedness(texture, scenes)
+    return cues.evidence_of_cues(float(sure[labels > 0].mean()), ragged, told, share), *right
 
 
 def learned(logs: NDArray[np.float64], gains: NDArray[np.float64], fields: NDArray[np.str_]) -> NDArray:
     """Constant and weights (5,) of the log-odds that values gain."""
     sizes = np.array([np.count_nonzero(fields == field) for field in fields])
-    model = LogisticRegression().fit(logs, gains > 0, 5 * np.abs(gains) / np.sqrt(sizes))
+    model = LogisticRegression(max_iter=500).fit(logs, gains > 0, 5 * np.abs(gains) / np.sqrt(sizes))
     return np.append(model.intercept_, model.coef_[0])
 
 
@@ -67,18 +67,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = learning_options(__doc__, arguments)
     rows = [(field, *found) for field, found in remembered(options, SETS, measured)]
     fields, texture, values = (np.array([row[i] for row in rows]) for i in (0, 2, 3))
-    logs = np.log(np.maximum([row[1] for row in rows], [1e-3, 1e-4, 1e-4, 1e-2]))
+    logs = np.array([row[1] for row in rows])
+    scenes = np.array([field.removeprefix("filled/") for field in fields])  # which lend their shapes
     gains = values - texture
     table = Table([("field", -14), ("n", 4), ("texture", 8), ("values", 8), ("held out", 8), ("best", 8)])
     for field in dict.fromkeys(fields):
-        own = fields == field
-        constant, *weights = learned(logs[~own], gains[~own], fields[~own])
+        own, others = fields == field, scenes != field.removeprefix("filled/")
+        constant, *weights = learned(logs[others], gains[others], fields[others])
         chosen = np.where(constant + logs[own] @ weights > 0, values[own], texture[own])
         best = np.maximum(values[own], texture[own])
         means = [float(part.mean()) for part in (texture[own], values[own], chosen, best)]
         table.row(field, int(own.sum()), *means)
     print(
-        "constant, weights of doubt, raggedness, share, rest:", learned(logs, gains, fields).round(2).tolist()
+        "constant, weights of doubt, raggedness, told, not told:",
+        learned(logs, gains, fields).round(2).tolist(),
     )
 
 

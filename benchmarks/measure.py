@@ -52,10 +52,9 @@ def remembered(
             if not path.exists() and time.monotonic() < end:
                 path.write_bytes(pickle.dumps(measured(SUITES[suite].load(options.data, name))))
             if path.exists():
-                yield (
-                    name.split("/")[0] if suite.startswith("real") else suite,
-                    pickle.loads(path.read_bytes()),
-                )
+                field = name.split("/")[0]
+                by_field = {"real": field, "real_more": field, "filled": f"filled/{field}"}
+                yield by_field.get(suite, suite), pickle.loads(path.read_bytes())
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:

@@ -17,7 +17,7 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.cli import main
 from texseg.method.clusters import clusters_of_values
-from texseg.method.cues import odds_of_values, raggedness, share_of_values
+from texseg.method.cues import odds_of_values, raggedness, told_by_values
 from texseg.method.textures import Scene
 from texseg.report import write_report
 
@@ -154,8 +154,11 @@ def test_the_information_is_that_of_scikit_learn():
     thin = truth[::2, ::2].ravel()
     (values,) = bins[features.wavelengths == 0]
     told = mutual_info_score(thin, values[::2, ::2].ravel())
-    share = share_of_values([truth + 1], scenes, features)
+    share, left = told_by_values([truth + 1], scenes, features)
     assert share == pytest.approx(told / mutual_info_score(thin, thin))
+    seen = values[::2, ::2].ravel().astype(float)
+    means = np.array([seen[thin == k].mean() for k in range(3)])[thin]
+    assert left == pytest.approx(((seen - means) ** 2).sum() / ((seen - seen.mean()) ** 2).sum())
     near = 3 * truth[1:, :-1] + truth[:-1, 1:]  # labels cost what the neighbours left and above do not tell
     own = truth[1:, 1:]
     cost = mutual_info_score(own.ravel(), own.ravel()) - mutual_info_score(own.ravel(), near.ravel())

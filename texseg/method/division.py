@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
-from texseg.method.cues import are_exact, are_flat, odds_of_values, raggedness, share_of_values
+from texseg.method.cues import EXACT, are_flat, odds_of_values, raggedness, told_by_values
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.scenes import warn
@@ -293,8 +293,8 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
 
 def _better(by_texture: Division, by_values: Division, seen: tuple[float, float, float]) -> Division:
     """Give the division by the cue that is likelier to be right; ``seen`` is that of the one by texture."""
-    told = _maps(by_values), by_texture.scenes, by_texture.textures.features
-    is_by_values = odds_of_values(*seen, share_of_values(*told)) > 0 or are_exact(*told)
+    told, left = told_by_values(_maps(by_values), by_texture.scenes, by_texture.textures.features)
+    is_by_values = odds_of_values(*seen, told) > 0 or left <= EXACT
     return by_values._replace(rival=by_texture) if is_by_values else by_texture
 
 
@@ -302,7 +302,7 @@ def _seen(by_texture: Division) -> tuple[float, float, float]:
     """Mean confidence and raggedness of the labels by texture, and the share of them that values tell."""
     labels, scenes = _maps(by_texture), by_texture.scenes
     confidence = np.concatenate([sure[own > 0] for own, sure in by_texture.labelled]).mean()
-    told = share_of_values(labels, scenes, by_texture.textures.features)
+    told, _ = told_by_values(labels, scenes, by_texture.textures.features)
     return float(confidence), raggedness(labels, scenes), told
 
 
