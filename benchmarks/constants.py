@@ -154,8 +154,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "method.pairs": "_LEAST_SPREAD _LEAST_VARIANCE _FEWEST_NEAR",
         "pixels.borders": "_FEWEST _RIDGE _NEVER _COLD _TINY",
     },
-    "definitions of evidence: the table in `pairs.json`, and the weights of merits, were learned with them": {
+    "definitions of evidence: `pairs.json` and the weights of merits and cues were learned with them": {
         "method.clusters": "_LEAST",
+        "method.cues": "_UNTOLD",
         "method.pairs": (
             "_MOST_CELLS _INSIDE _CONTACT_POWER _NO_CONTACT _USUAL_CONTACT _INTERLEAVED _LEAST_SIDE _FIRST "
             "_USUAL_STEP _OTHERS"
@@ -176,7 +177,6 @@ OTHERS: dict[str, dict[str, str]] = {
     "memory and speed; labels are the same to the pixel": {
         "channels.gabor": "_BLOCK _KEPT_TRANSFERS",
         "channels.textons": "_STRIP",
-        "counts.grid": "_ROWS",
         "counts.matrix": "_BLOCK_ENTRIES",
         "counts.sites": "_STRIP",
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",

@@ -255,9 +255,7 @@ class Textures:
         local = np.empty((len(of_cells), len(band)), np.float32)
         if not known.all():
             wide = _SMALL_WINDOWS * (_WIDER if len(self.features.bank.spacing) == 3 else 1)
-            # coarse filters reach across a border: in inverse proportion to the area that each covers
-            votes = (_FINEST / np.maximum(self.features.wavelengths, _FINEST)) ** 2
-            n = self._windowed(scene, wide, votes)
+            n = self._windowed(scene, wide, votes_of_scales(self.features.wavelengths))
             for k in range(len(local)):  # the scores of all at once would take as much again
                 local[k, ~known] = self._scores(n, slice(k, k + 1))[band[~known], 0]
         if self.borders is not None and scene.planes is not None and known.any():
@@ -485,6 +483,11 @@ def mean_values(scene: Scene, grid: CellGrid, features: Features) -> NDArray[np.
 def window_sides(wavelengths: NDArray[np.float64], windows: float) -> NDArray[np.intp]:
     """Odd side in pixels of each channel's window, given in wavelengths; plain values count as the finest."""
     return (windows * np.maximum(wavelengths, _FINEST)).astype(int) // 2 * 2 + 1
+
+
+def votes_of_scales(wavelengths: NDArray[np.float64]) -> NDArray[np.floating]:
+    """Nats that channels count for the place of a border: coarse filters reach across it, by their area."""
+    return (_FINEST / np.maximum(wavelengths, _FINEST)) ** 2
 
 
 def effective_observations(bank: GaborBank, windows: ArrayLike) -> float:
