@@ -17,7 +17,7 @@ from texseg.counts.blocks import BlockCounts, scale_rows
 from texseg.counts.matrix import WindowedCounts, split_counts
 from texseg.fitting.anneal import Level, anneal, last_of
 from texseg.models import ACM, HACM, PMM, SCM, SMM, choose_number
-from texseg.models.acm import grown_rows
+from texseg.models.acm import grown
 from texseg.models.estimator import _halves
 from texseg.models.scm import TwoSidedClustering, mutual_information
 
@@ -288,7 +288,8 @@ def test_two_sided_clustering_goes_from_coarse_to_fine():
     parent = np.arange(36) // 4
     coarse, sizes = aggregate(n, parent)
     model, rng = TwoSidedClustering(), np.random.RandomState(0)
-    start = model.start_from(coarse, grown_rows(coarse, 3, rng, sizes), grown_rows(coarse.T, 5, rng), sizes)
+    rows, columns = grown(coarse, 3, rng, sizes, True)[1], grown(coarse.T, 5, rng, doubling=True)[1]
+    start = model.start_from(coarse, rows, columns, sizes)
     levels = [Level(coarse, sizes), Level(n, None, parent)]
     states = list(anneal(model, levels, [1.0], start=start, rng=rng, perturbation=0.0))
     assert states[0].posteriors.rows.shape == (9, 3) and states[-1].posteriors.rows.shape == (36, 3)

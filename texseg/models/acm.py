@@ -21,7 +21,7 @@ from scipy.special import softmax
 
 from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
-from texseg.fitting.anneal import grow, merge_down
+from texseg.fitting.anneal import State, grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models import base
 from texseg.models.base import FLOOR, Rng, Weights
@@ -182,7 +182,7 @@ class ACM(OneSided):
 
     def _starts(self, model: HistogramClustering, data: Data, rng: Rng) -> Iterator[Any]:
         if self.assignment == "hard":
-            return (grown(data.counts, self.n_clusters, rng, data.weights) for _ in range(self.n_init))
+            return (grown(data.counts, self.n_clusters, rng, data.weights)[0] for _ in range(self.n_init))
         return super()._starts(model, data, rng)
 
     def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
@@ -193,27 +193,27 @@ class ACM(OneSided):
 
 def grown(
     n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, doubling: bool = False
-) -> Profiles:
-    """Profiles of the best hard partition into (at most) ``n_clusters`` found while splitting and merging."""
+) -> tuple[Profiles, Floats]:
+    """Grow the best hard partition into (at most) ``n_clusters``: profiles, and rows (N, K), 0 or 1."""
+    few, weights = n, row_weights
     if n.shape[0] > MOST_ROWS and not is_implicit(n):
         rows = np.sort(rng.choice(n.shape[0], MOST_ROWS, replace=False))
-        n, row_weights = n[rows], None if row_weights is None else row_weights[rows]
-    model, kept, beyond = HistogramClustering(ArgMax()), [], False
-    for state in grow(model, n, n_clusters, rng=rng, row_weights=row_weights, doubling=doubling):
-        if len(state.params.weights) > n_clusters:
-            beyond = True
-        else:
-            kept.append(state)
-            if beyond:
-                break
-    best = max(kept, key=lambda state: (len(state.params.weights), -state.free_energy))
-    return model.with_empty(best.params, best.posteriors, n_clusters, groups_of(n))[0]
+        few, weights = n[rows], None if row_weights is None else row_weights[rows]
+    model = HistogramClustering(ArgMax())
 
+    def small_enough() -> Iterator[State]:
+        beyond = False
+        for state in grow(model, few, n_clusters, rng=rng, row_weights=weights, doubling=doubling):
+            if len(state.params.weights) > n_clusters:
+                beyond = True
+            else:
+                yield state
+                if beyond:
+                    return
 
-def grown_rows(n: CountMatrix, n_clusters: int, rng: Rng, rows: Any = None) -> Floats:
-    """Assign all rows to grown clusters, zero or one (N, K); ``rows`` are the sites of each."""
-    clusters = grown(n, n_clusters, rng, rows, doubling=True)
-    return HistogramClustering(ArgMax()).step(n, clusters, 1.0, None, rows).posteriors
+    best = max(small_enough(), key=lambda state: (len(state.params.weights), -state.free_energy))
+    clusters = model.with_empty(best.params, best.posteriors, n_clusters, groups_of(n))[0]
+    return clusters, model.step(n, clusters, 1.0, None, row_weights).posteriors
 
 
 @settings
@@ -227,10 +227,10 @@ class TwoSided(CooccurrenceEstimator):
         """
         n, (K, L) = base.with_short_rows(data.counts), (getattr(self, name) for name in self._size_parameters)
         for _ in range(self.n_init):
-            rows = grown_rows(n, K, rng, data.weights)
+            rows = grown(n, K, rng, data.weights, doubling=True)[1]
             for _ in range(TURNS):
-                columns = grown_rows(np.asarray(n.T @ rows), L, rng)
-                before, rows = rows, grown_rows(np.asarray(n @ columns), K, rng, data.weights)
+                columns = grown(np.asarray(n.T @ rows), L, rng, doubling=True)[1]
+                before, rows = rows, grown(np.asarray(n @ columns), K, rng, data.weights, doubling=True)[1]
                 pairs = np.count_nonzero(before.T @ rows)
                 if pairs == np.count_nonzero(before.any(axis=0)) == np.count_nonzero(rows.any(axis=0)):
                     break  # the same partition

@@ -33,12 +33,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
-from texseg.fitting.assignment import ArgMax, Floats
+from texseg.fitting.assignment import Floats
 from texseg.models import base
 from texseg.models.acm import grown
 from texseg.models.base import FLOOR, Model, Rng, Step, Weights
 from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, Run, best_of, settings
-from texseg.models.histograms import HistogramClustering
 
 
 class Aspects(NamedTuple):
@@ -350,9 +349,8 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     def _starts(self, model: AspectModel, data: Data, rng: Rng) -> Iterator[Aspects]:
         """Grown clusters of rows, which have no doubles, and then random ones."""
         n = base.with_short_rows(data.counts)
-        clusters = grown(n, self.n_components, rng, data.weights)
-        hard = HistogramClustering(ArgMax()).step(n, clusters, 1.0, None, data.weights)
-        yield model.start_from(n, hard.posteriors, clusters.weights)
+        clusters, rows = grown(n, self.n_components, rng, data.weights)
+        yield model.start_from(n, rows, clusters.weights)
         for _ in range(1, self.n_init):
             yield model.initial(n, self.n_components, rng)
 
