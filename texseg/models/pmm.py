@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
+from texseg.counts.matrix import CountMatrix, column_totals, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models import base
 from texseg.models.acm import TwoSided
 from texseg.models.base import FLOOR, Model, Step, Weights
 from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, settings
-from texseg.models.smm import folded_in, shares_of_rows
+from texseg.models.smm import folded_in, pass_over, shares_of_rows
 
 
 class ProductAspects(NamedTuple):
@@ -57,25 +56,10 @@ class ProductAspectModel(Model):
     ) -> Step:
         """One EM iteration over blocks of rows; the K L aspects are never formed."""
         pi, A, B = params.mixing, base.tempered(params.rows, beta), base.tempered(params.columns, beta)
-        B_pi = B @ pi.T
-        by_row, joint, by_column = np.empty_like(A), np.zeros_like(pi), np.zeros_like(B)
-        energy = 0.0
-        for rows, block in row_blocks(n):
-            a = A[rows]
-            z = base.products_at(a, B_pi, base.entry_rows(block), block.indices)
-            energy -= float(block.data @ np.log(z))
-            ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
-            by_row[rows] = a * (ratio @ B_pi)
-            pulled = ratio.T @ a
-            by_column += pulled @ pi
-            joint += pulled.T @ B
-        joint *= pi
-        by_column *= B
-        return Step(
-            ProductAspects(joint / joint.sum(), base.normalise(by_row.T), base.normalise(by_column.T)),
-            energy,
-            None,
-        )
+        by_row, pulled, energy = pass_over(n, A, B @ pi.T)
+        joint, by_column = pi * (pulled.T @ B), B * (pulled @ pi)
+        new = joint / joint.sum(), base.normalise(by_row.T), base.normalise(by_column.T)
+        return Step(ProductAspects(*new), energy, None)
 
     def n_distinct(self, params: ProductAspects) -> int:
         """Count the column groups of non-zero weight that differ (by more than 1 % total variation)."""

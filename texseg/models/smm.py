@@ -113,17 +113,8 @@ class AspectModel(Model):
         dtype = base.working_dtype(n) if beta <= 1 else np.float64  # products of floors^beta must not vanish
         A = (base.tempered(params.rows, of_rows) * params.weights).astype(dtype, copy=False)
         B = base.tempered(params.columns, of_columns).astype(dtype, copy=False)
-        by_row, by_column = np.empty(A.shape), np.zeros(B.shape)
-        energy = 0.0
-        for rows, block in row_blocks(n):
-            a = A[rows]
-            z = base.products_at(a, B, base.entry_rows(block), block.indices)
-            energy -= float(block.data @ np.log(z, dtype=np.float64))
-            ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
-            by_row[rows] = a * (ratio @ B)
-            by_column += ratio.T @ a
-        by_column *= B
-        return Step(self.m_step(by_row, by_column), energy, None)
+        by_row, pulled, energy = pass_over(n, A, B)
+        return Step(self.m_step(by_row, pulled * B), energy, None)
 
     def m_step(self, by_row: Floats, by_column: Floats) -> Aspects:
         """Eq. 7 to 9 and the priors, from expected counts (N, K) of the rows and (M, K) of the columns."""
@@ -144,6 +135,22 @@ class AspectModel(Model):
         of_rows, of_columns = self.betas(beta)
         B = base.tempered(params.columns, of_columns) * params.weights
         return folded_in(n, params.weights, B, of_rows, self.row_prior)
+
+
+def pass_over(n: CountMatrix, A: Floats, B: Floats) -> tuple[Floats, Floats, float]:
+    """Return expected counts (N, K) of rows, of columns (M, K) but for the factor ``B``, and F.
+
+    ``A`` (N, K) and ``B`` (M, K) hold all factors of the model, with their temperatures.
+    """
+    by_row, pulled, energy = np.empty(A.shape), np.zeros(B.shape), 0.0
+    for rows, block in row_blocks(n):
+        a = A[rows]
+        z = base.products_at(a, B, base.entry_rows(block), block.indices)
+        energy -= float(block.data @ np.log(z, dtype=np.float64))
+        ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
+        by_row[rows] = a * (ratio @ B)
+        pulled += ratio.T @ a
+    return by_row, pulled, energy
 
 
 def shares_of_rows(rows: Floats, weights: Floats) -> Floats:
