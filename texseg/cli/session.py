@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -243,16 +244,14 @@ class Session:
 
     def tell(self, text: str) -> None:
         """Say something on the page."""
-        with self.changed:
+        with self._telling():
             self.said = [*self.said[-19:], (self.version + 1, text)]
-            self._bump()
 
     def close(self) -> bool:
         """Stop computing; tell whether it has stopped within a second."""
-        self._is_closed = True
-        self._stop.set()
-        with self.changed:
-            self._bump()
+        with self._telling():
+            self._is_closed = True
+            self._stop.set()
         self._thread.join(1.0)
         return not self._thread.is_alive()
 
@@ -313,16 +312,20 @@ class Session:
             self._go_elsewhere("was changed by another page")
         self._written = json.dumps({"images": self._about(), "operations": kept}).encode()
         atomic_write(self.path, self._written)
-        self.painted, self._painted_at = self.painted + 1, time.monotonic()
-        self._bump()
+        with self._telling():
+            self.painted, self._painted_at = self.painted + 1, time.monotonic()
 
     def _go_elsewhere(self, why: str) -> None:
         before, self.path, self._written = self.path, next(self._other_paths), b""
         self.tell(f"{before.name} {why}; strokes are kept in {self.path.name}")
 
-    def _bump(self) -> None:
-        self.version += 1
-        self.changed.notify_all()
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Change what windows are told, and wake those that wait for it."""
+        with self.changed:
+            yield
+            self.version += 1
+            self.changed.notify_all()
 
     # ---- what the operations amount to -------------------------------------------------------------------
 
@@ -504,9 +507,8 @@ class Session:
             raise JobStopped
         if time.monotonic() - self._told > _PAUSE:
             self._told = time.monotonic()
-            with self.changed:
+            with self._telling():
                 self.progress = progress
-                self._bump()
 
     def _run(self) -> None:
         while True:
@@ -527,11 +529,10 @@ class Session:
                     self.tell(" ".join(str(error).split()) or type(error).__name__)
             for text in dict.fromkeys(str(each.message) for each in caught):
                 self.tell(f"note: {text}")
-            with self.changed:
+            with self._telling():
                 self.progress = None
-                self._bump()
-                if self._is_closed:
-                    return
+            if self._is_closed:
+                return
 
     def _jobs(self) -> Iterator[Callable[[], None]]:
         if self.is_behind:
@@ -591,7 +592,7 @@ class Session:
         self._publish(ids, state)
 
     def _publish(self, ids: tuple[int, ...], state: Painted) -> None:
-        with self.changed:
+        with self._telling():
             self._built, self.state = ids, state
             self.number += 1
             self.labels, self.confidence, self.content, self._blocks, self._wanted = {}, {}, {}, {}, []
@@ -602,7 +603,6 @@ class Session:
                     self.labels.setdefault(image, np.zeros(picture.shape, np.uint8))[window] = labels
                 else:
                     self.labels[image] = labels
-            self._bump()
 
     def _label(self, image: int) -> None:
         state, picture = self.state, self.pictures[image]
@@ -613,9 +613,8 @@ class Session:
         else:
             pixels, mask = self._data(image, picture.everything)[:2]
             labels, self.confidence[image] = state.model.predict_with_confidence(pixels, mask=mask)
-        with self.changed:
+        with self._telling():
             self.labels[image] = labels
-            self._bump()
 
     def plan(self, image: int) -> Any:
         """Cut a large image into blocks."""
@@ -628,7 +627,7 @@ class Session:
         request = Request(state.model._smoothness, state.model.min_size)
         labels = read_block(picture.page, place, plan, state.model.textures_, request).labels
         core = plan.core(place)
-        with self.changed:
+        with self._telling():
             self.labels[image][core] = labels * (self.left[image][core] if image in self.left else 1)
             self._blocks[image].add(place)
             done = len(self._blocks[image])
@@ -636,7 +635,6 @@ class Session:
             self.contents += 1
             if done == len(plan):
                 del self.content[image]
-            self._bump()
 
     def _describe(self, image: int, with_others: bool) -> None:
         state, picture, small = self.state, self.pictures[image], None
@@ -667,19 +665,17 @@ class Session:
         worst = sorted(itertools.chain(*doubts), reverse=True)[:_MOST_DOUBTS]
         content["doubts"] = [each[1:] for each in worst]
         content["parameters"] = {name: state.parameters.get(name) for name in FITTED}
-        with self.changed:
+        with self._telling():
             if state is self.state:
                 self.content[image] = content
                 self.contents += 1
-                self._bump()
 
     def _write(self, image: int, kinds: Sequence[str]) -> None:
         with self.changed:
             self._to_save.pop(0)
         saved = self._save(self, image, kinds)
-        with self.changed:
+        with self._telling():
             self.saved = {**saved, "number": self.version + 1}
-            self._bump()
 
 
 def rasterised(
