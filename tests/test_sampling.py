@@ -140,6 +140,17 @@ def test_what_shares_the_label_of_others_is_said_with_its_place(planted):
     assert sample.strangers(right) == []
 
 
+def test_what_was_unexplained_starts_a_texture_where_it_shares_a_label(planted):
+    sample, crops = read_crops(ArrayWindows(planted), 0, 8, 256, [PATCH])
+    (again,) = sample.again
+    assert share_of_patch(sample.windows[again.crop]) > 0.3 and again.place == PATCH
+    sample = sample._replace(survey=None)
+    same = [np.ones(pixels.shape, np.int32) for pixels, _ in crops]
+    assert sample.strangers(same) == [again]
+    own = [image + (number == again.crop) for number, image in enumerate(same)]
+    assert sample.strangers(own) == [] and sample.record()["again"] == 1
+
+
 @pytest.mark.parametrize("grow", [True, False])
 def test_a_number_that_is_chosen_grows_by_what_is_rare(planted, monkeypatch, grow):
     """Or else it is said where that lies."""

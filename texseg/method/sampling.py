@@ -8,6 +8,7 @@ their squared Hellinger distance is several times that between neighbours, which
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -41,6 +42,7 @@ _SAID = 0.001  # least share of a scene that is said to be like none of the crop
 _PURE = 0.8  # share of a window with one label
 _FEWEST = 3  # windows of a part that is unlike the rest of its label
 _MOSTLY = 0.6  # share of the windows with its label that it is unlike
+_ELSEWHERE = 4  # times as many pixels of its label in all crops as in it
 _TOGETHER = 0.7  # share of what is like it that lies in one place; else it is a part of a varied texture
 
 
@@ -57,8 +59,8 @@ class SceneSample(NamedTuple):
     place: Window | None = None
     """Where most of that lies; None where it is too little to be said."""
     survey: _Survey | None = None  # while a model is fitted
-    again: int = 0
-    """How many crops show what no texture explained that had been learned from the others."""
+    again: Sequence[Stranger] = ()
+    """What no texture explained that had been learned from the other crops."""
 
     def __str__(self) -> str:
         n, side = len(self.windows), max(part.stop - part.start for window in self.windows for part in window)
@@ -76,13 +78,13 @@ class SceneSample(NamedTuple):
         places = [[end for part in w for end in (part.start, part.stop - 1)] for w in self.windows]
         place = None if self.place is None else placed(self.place)
         kept = {name: value for name, value in self._asdict().items() if name != "survey"}
-        return {**kept, "windows": places, "place": place}
+        return {**kept, "windows": places, "place": place, "again": len(self.again)}
 
     def strangers(self, labels: list[NDArray[np.int32]]) -> list[Stranger]:
         """Find what looks unlike most of its label and lies in one place, given the labels of the crops."""
-        survey, found = self.survey, []
+        survey, found = self.survey, [own for own in self.again if own.shares_label(labels)]
         if survey is None or not len(survey.places):
-            return []
+            return found
         own, crop = np.zeros((2, len(survey.places)), int)
         for number, (window, image) in enumerate(zip(self.windows, labels, strict=True)):
             for i in np.flatnonzero(survey.seen_in(window)):
@@ -131,6 +133,12 @@ class Stranger(NamedTuple):
             first, end = (np.maximum(at, 0) // grids[self.crop].cell for at in (start, start + _SIDE))
             masks[self.crop][first[0] : end[0], first[1] : end[1]] = True
         return np.concatenate([mask.ravel() for mask in masks])
+
+    def shares_label(self, labels: list[NDArray[np.int32]]) -> bool:
+        """Tell whether most of what has its label in the crops lies elsewhere."""
+        (top, left), (bottom, right) = self.starts.min(axis=0), self.starts.max(axis=0) + _SIDE
+        own = np.bincount(labels[self.crop][top:bottom, left:right].ravel())
+        return sum(np.count_nonzero(image == own.argmax()) for image in labels) > _ELSEWHERE * own.max()
 
     def __str__(self) -> str:
         return f"{self.share:.2%} of the scene, most of it at {placed(self.place)}"
@@ -194,17 +202,28 @@ def read_crops(
         for n in range(math.ceil(_EVEN * n_crops), 0, -1):  # crops, which a grid may exceed
             few = few if len(few) < n_crops else sample_windows(source.shape, seed, n, side)
         sample = _by_content(survey, source.shape, few, n_crops, side, seed)
-    shown: list[Window] = []
-    for middle in ([(part.start + part.stop) / 2 for part in place] for place in places):
-        seen = (all(p.start <= at < p.stop for p, at in zip(w, middle, strict=True)) for w in shown)
+    shown: list[tuple[Window, Window]] = []
+    for place in places:
+        middle = [(part.start + part.stop) / 2 for part in place]
+        seen = (all(p.start <= at < p.stop for p, at in zip(w, middle, strict=True)) for w, _ in shown)
         if len(shown) < n_crops // 4 and not any(seen):
-            shown.append(_around_middle(middle, source.shape, side))
-    sample = sample._replace(windows=[*sample.windows[: n_crops - len(shown)], *shown], again=len(shown))
+            shown.append((_around_middle(middle, source.shape, side), place))
+    windows = [*sample.windows[: n_crops - len(shown)], *(window for window, _ in shown)]
+    sample = sample._replace(windows=windows)
     crops = [source.read(window) for window in sample.windows]
     kept = [i for i, crop in enumerate(crops) if valid_pixels(*crop[:2]).any()]
     if not kept:
         raise ValueError(NO_DATA)
-    return sample._replace(windows=[sample.windows[i] for i in kept]), [crops[i] for i in kept]
+    again = []
+    for number, (window, place) in enumerate(shown, start=len(kept) - len(shown)):
+        ends = [
+            (max(0, p.start - w.start), min(p.stop, w.stop) - w.start - _SIDE)
+            for w, p in zip(window, place, strict=True)
+        ]
+        starts = np.array(list(itertools.product(*(range(a, max(a, b) + 1, _SIDE // 2) for a, b in ends))))
+        share = math.prod(part.stop - part.start for part in place) / math.prod(source.shape)
+        again.append(Stranger(number, starts, share, place))
+    return sample._replace(windows=[windows[i] for i in kept], again=again), [crops[i] for i in kept]
 
 
 def valid_pixels(pixels: NDArray[Any], mask: Any, n_axes: int = 2) -> NDArray[np.bool_]:
