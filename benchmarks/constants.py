@@ -205,7 +205,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "large scenes alone: which crops are learned from, and what is said of the rest": {
         "method.sampling": (
             "CROP_SIDE CROPS _UNIT _MOST_UNITS _PIECE _LAGS _BINS _FINE _HELD _UNLIKE _EVEN _CANDIDATES "
-            "_SAID _PURE _FEWEST _MOSTLY _TOGETHER"
+            "_SAID _PURE _FEWEST _MOSTLY _ELSEWHERE _TOGETHER"
         ),
     },
     "only with strokes, or only without additions": {

@@ -592,3 +592,9 @@ def test_what_is_unlike_every_segment_is_said_with_its_place():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TextureSegmenter(3).fit(image)
+
+
+def test_of_several_images_the_one_without_data_is_named():
+    image = np.random.default_rng(0).normal(size=(64, 64))
+    with pytest.raises(ValueError, match=r"image 1: no valid pixels in the image of shape \(64, 64\)"):
+        TextureSegmenter(2).fit([image, np.full((64, 64), np.nan)])

@@ -22,7 +22,7 @@ from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.ground import find_ground, without_ground
 from texseg.channels.notes import multiplies, notes_on
-from texseg.channels.planes import Planes, non_finite, slices_of, split_planes
+from texseg.channels.planes import NoValidPixels, Planes, non_finite, slices_of, split_planes
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.method.seeds import checked_seeds, refuse_grey_values
 from texseg.method.textures import Scene
@@ -193,7 +193,12 @@ def _planes(X: Any, mask: Any, settings: Settings) -> list[Planes]:
     axis, nodata, bar = settings.channel_axis, settings.nodata, settings.crop_bar
     pairs = list(zip(images, masks, strict=True))
     n_axes = settings.n_axes
-    parts = (_taken_apart(image, axis, one, nodata, bar, n_axes) for image, one in pairs)
+    parts = []
+    for index, (image, one) in enumerate(pairs):
+        try:
+            parts.append(_taken_apart(image, axis, one, nodata, bar, n_axes))
+        except NoValidPixels as reason:
+            raise NoValidPixels(f"image {index}: {reason}" if several else str(reason)) from None
     taken, notes = zip(*parts, strict=True)
     for note, category in sorted(
         dict.fromkeys(itertools.chain(*notes)), key=lambda each: each[1] is UserWarning
