@@ -74,10 +74,10 @@ def smoothed(values: NDArray, sigma: Any, border: int) -> NDArray:
     return _separately(values, of_each(sigma, values.ndim), mean, 0)
 
 
-def resized(values: NDArray, shape: Sequence[int], interpolation: int) -> Any:
-    """Values on a grid of another shape over the same area."""
+def resized(values: NDArray, shape: Sequence[int], interpolation: int, out: NDArray | None = None) -> Any:
+    """Values on a grid of another shape over the same area; those of an image may be written to ``out``."""
     if values.ndim == 2:
-        return cv2.resize(values, (shape[1], shape[0]), interpolation=interpolation)
+        return cv2.resize(values, (shape[1], shape[0]), out, interpolation=interpolation)
     if values.shape[1:] != tuple(shape[1:]):
         values = np.stack([cv2.resize(p, (shape[2], shape[1]), interpolation=interpolation) for p in values])
     if len(values) == shape[0]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 _GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives exactly the same bins
 _OVERSHOOT = 0.25  # how far beyond the robust range values may lie before they are clipped, in ranges
 _SAMPLES = 2**16  # values sampled per channel to find its range
+_AT_ONCE = 2**16  # values turned into bins at once
 _FENCE = 3.0  # widths of the bulk: the fence's distance from it; exponential values stay inside
 _MOST_OUTLIERS = 0.06  # share of the values; more of them are what stands on ground that fills the image
 _FEWEST_ALIKE = 0.01  # least share of the values that are at one extreme value set aside
@@ -132,11 +133,15 @@ def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
     return (np.rint(unit * _GRID) / _GRID).astype(np.float32)
 
 
-def quantize(values: NDArray, range: Range, n_bins: int = 40) -> NDArray[np.uint8]:
-    """Bins (uint8) of equal width over ``range``; values outside go to the first or last bin."""
-    extent = range.high - range.low
+def quantize(values: NDArray, ends: Range, n_bins: int = 40) -> NDArray[np.uint8]:
+    """Bins (uint8) of equal width over ``ends``; values outside go to the first or last bin."""
+    extent = ends.high - ends.low
     if not extent > 0:
         return np.zeros(values.shape, np.uint8)
-    scaled = values - np.float32(range.low)
-    scaled *= np.float32(n_bins / extent)
-    return np.clip(scaled, 0, n_bins - 1, out=scaled).astype(np.uint8)
+    bins = np.empty(values.shape, np.uint8)
+    step = max(1, _AT_ONCE // max(1, bins[:1].size))
+    for at in range(0, len(bins), step):
+        scaled = values[at : at + step] - np.float32(ends.low)
+        scaled *= np.float32(n_bins / extent)
+        bins[at : at + step] = np.clip(scaled, 0, n_bins - 1, out=scaled)
+    return bins

@@ -33,9 +33,11 @@ def learn_codebook(
     share = max(1, _SAMPLES // len(planes))
     samples = []
     for plane, mask in zip(planes, masks, strict=True):
-        inside = np.flatnonzero(np.ones(plane.shape, bool) if mask is None else mask)
-        chosen = rng.choice(inside, min(share, len(inside)), replace=False)
-        padded = np.pad(_steps(plane), side // 2, mode="symmetric")
+        n = plane.size if mask is None else np.count_nonzero(mask)
+        chosen = rng.choice(n, min(share, n), replace=False)
+        if mask is not None:
+            chosen = np.flatnonzero(mask)[chosen]
+        padded = _steps(plane, side)
         samples.append(patches_at(padded, np.unravel_index(chosen, plane.shape), side))
     patches = np.concatenate(samples)
     some = 4 * n_textons
@@ -69,8 +71,11 @@ def patch_side(n_axes: int) -> int:
     return PATCH_SIDE if n_axes == 2 else _SIDE_IN_SPACE
 
 
-def _steps(plane: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.clip(np.rint(plane * np.float32(_UNIT)), -_MOST, _MOST)
+def _steps(plane: NDArray[np.float32], side: int) -> NDArray[np.float32]:
+    """Multiples of the unit, padded by half a side."""
+    padded: NDArray[np.float32] = np.pad(plane, side // 2, mode="symmetric")
+    padded *= np.float32(_UNIT)
+    return np.clip(np.rint(padded, out=padded), -_MOST, _MOST, out=padded)
 
 
 def _nearest(patches: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.intp]:
@@ -84,7 +89,7 @@ def nearest_textons(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -
     """Index of the texton nearest to every pixel's patch, uint8; the border is mirrored."""
     n_axes, (H, *across) = plane.ndim, plane.shape
     side = int(round(codebook.shape[1] ** (1 / n_axes)))
-    padded = np.pad(_steps(plane), side // 2, mode="symmetric")
+    padded = _steps(plane, side)
     steps = np.rint(codebook * np.float32(_UNIT))
     out = np.empty(plane.shape, np.uint8)
     if kernels is not None and n_axes == 2 and side == PATCH_SIDE:

@@ -58,14 +58,20 @@ def reading_of(
     labels = read.posteriors.labels()
     if mask is not None:
         labels[~mask] = -1
-    likely = read.probabilities.at(labels)[inside] * (labels[inside] >= 0)
+    likely = read.probabilities.at(labels)[inside]
     labels = np.ascontiguousarray(labels[inside])
+    if mask is not None:
+        likely = likely * (labels >= 0)
     pieces = connected_parts(labels)
     changeable = pieces.sizes < small
     changeable[0] = False
     pixels = np.flatnonzero(changeable[pieces.places])
-    planes = ([plane[inside].ravel()[pixels] for plane in each] for each in (read.scores, read.probabilities))
-    scores, of_small = (np.array(columns, np.float32) for columns in planes)
+    starts = [axis.start for axis in inside] or [0] * labels.ndim
+    places = [at + start for at, start in zip(np.unravel_index(pixels, labels.shape), starts, strict=True)]
+    there = np.ravel_multi_index(tuple(places), read.scores.grid.image_shape)
+    scores, of_small = (
+        each.of(there).astype(np.float32, copy=False) for each in (read.scores, read.probabilities)
+    )
     origin = origin or (0,) * labels.ndim
     parts = parts_of_block(pieces, scores, pixels, origin, whole or labels.shape)
     return BlockReading((labels + 1).astype(np.uint8), parts, None, likely, None, pixels, of_small)
@@ -83,8 +89,10 @@ def empty_reading(shape: Place, n_textures: int, whole: Place) -> BlockReading:
 def finished(block: BlockReading, names: Names, n_textures: int) -> tuple[NDArray[np.int32], BlockReading]:
     """Give the labels (h, w) of a block, from 1 (0 without data), and its reading with their confidence."""
     own = block.labels.astype(np.int32) - 1
-    places = connected_parts(own).places
-    known, final = (np.concatenate([[-1], each]).astype(np.int32)[places] for each in names)
+    known = final = own
+    if not all(np.array_equal(each, block.parts.labels) for each in names):
+        places = connected_parts(own).places
+        known, final = (np.concatenate([[-1], each]).astype(np.int32)[places] for each in names)
     confidence = None if block.confidence is None else block.confidence.copy()
     changed = np.flatnonzero((known != own) | (final != own))
     if confidence is not None and len(changed):

@@ -263,7 +263,10 @@ class Textures:
             for place, planes, bins in scene.images():
                 here = slice(*np.searchsorted(of_known, [place.start, place.stop]))
                 found = self.borders.log_odds(planes, of_known[here] - place.start, bins)
-                local[:, np.flatnonzero(known)[here]] = found
+                if found.shape == local.shape:
+                    local = found
+                else:
+                    local[:, np.flatnonzero(known)[here]] = found
         if scene.seeds is not None:
             (painted,) = np.nonzero(scene.seeds.ravel()[band])
             local[scene.seeds.ravel()[band[painted]] - 1, painted] += PIN

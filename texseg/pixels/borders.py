@@ -95,52 +95,51 @@ class BorderClassifier(NamedTuple):
         self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
     ) -> NDArray[np.floating]:
         """Log-probabilities (K, n), up to a constant, at pixels (sorted flat indices); bins are (C, H, W)."""
-        return self._at(planes, pixels, bins, self._in_lanes())
+        return self._at(planes, pixels, bins, is_weighted=True)
 
     def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> NDArray[np.floating]:
         """Local means (n, scores) of all log-densities around the pixels."""
-        return self._at(planes, pixels, None, None).T
+        return self._at(planes, pixels, None, is_weighted=False).T
 
     def _at(
-        self, planes: Planes, pixels: NDArray[np.intp], bins: Any, weights: NDArray[np.float32] | None
+        self, planes: Planes, pixels: NDArray[np.intp], bins: Any, is_weighted: bool
     ) -> NDArray[np.floating]:
-        """Scores (scores, n) of pixels, or log-odds (K, n) if given ``weights``."""
+        """Scores (scores, n) of pixels, or log-odds (K, n)."""
         bins, form = _read(planes, self.features, bins)
-        (C, H, W), K, groups = bins.shape, len(self.log_profiles), octaves_of(self.features.wavelengths)
-        if kernels is None:
-
-            def look(place: tuple[slice, slice]) -> NDArray[np.floating]:
-                rows, part = place
-                found = np.concatenate(list(self._scores(bins, form, pixels[part], rows)))
-                return found if weights is None else self.offsets[:, None] + self.weights.T @ found
-
-            n_out = n_scores(self.features.wavelengths, K) if weights is None else len(self.offsets)
-            nothing = np.empty((n_out, 0), np.float32)
-            parts = side_by_side(look, _strips(pixels, (H, W)))
-            return np.concatenate([nothing, *parts], axis=1, dtype=np.float32)
+        (C, H, W), K, n_out = bins.shape, len(self.log_profiles), len(self.offsets)
+        groups, weights = octaves_of(self.features.wavelengths), self._in_lanes() if is_weighted else None
+        if weights is None:
+            n_out = n_scores(self.features.wavelengths, K)
+        out = np.empty((n_out, len(pixels)), np.float32, order="C" if is_weighted else "F")
         tables = np.zeros((-(-K // LANES) * LANES, C, 256), np.float32)
         tables[:K, :, : self.features.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
-        tables = tables.reshape(-1, LANES, C, 256).transpose(0, 2, 3, 1)
-        ends = np.cumsum([0, *map(len, groups)])
         given = (
             np.ascontiguousarray(bins),
             _marked(pixels, (H, W), max(_WINDOWS) // 2),
-            np.ascontiguousarray(tables),
+            np.ascontiguousarray(tables.reshape(-1, LANES, C, 256).transpose(0, 2, 3, 1)),
             np.concatenate(groups).astype(np.int32),
-            ends.astype(np.int32),
+            np.cumsum([0, *map(len, groups)], dtype=np.int32),
             *(np.ascontiguousarray(each, np.float32) for each in (form, *self.density)),
             weights,
         )
-        n_out = n_scores(self.features.wavelengths, K) if weights is None else weights.shape[-1]
-        out = np.zeros((len(pixels), n_out), np.float32)
-        if weights is not None:
-            out[:, : len(self.offsets)] = self.offsets
         own = np.ascontiguousarray(pixels, np.int64)
-        side_by_side(
-            lambda place: kernels.near_borders(*given, out[place[1]], own[place[1]], H, W, _HEAVY),
-            _strips(pixels, (H, W)),
-        )
-        return out.T if weights is None else np.ascontiguousarray(out[:, : len(self.offsets)].T)
+
+        def look(place: tuple[slice, slice]) -> None:
+            rows, part = place
+            if kernels is None:
+                found = np.concatenate(list(self._scores(bins, form, pixels[part], rows)))
+                out[:, part] = self.offsets[:, None] + self.weights.T @ found if is_weighted else found
+                return
+            near = np.zeros(
+                (part.stop - part.start, n_out if weights is None else weights.shape[-1]), np.float32
+            )
+            if is_weighted:
+                near[:, :n_out] = self.offsets
+            kernels.near_borders(*given, near, own[part], H, W, _HEAVY)
+            out[:, part] = near[:, :n_out].T
+
+        side_by_side(look, _strips(pixels, (H, W)))
+        return out
 
     def _in_lanes(self) -> NDArray[np.float32]:
         """Weights as compiled loops take them: (chunks, groups, windows, lanes, out), filled with zeros."""
@@ -246,8 +245,8 @@ def _learn_density(
     vectors, labels = [], []
     share = _PER_TEXTURE // len(images)
     for planes, usable, known in zip(images, inner, bins, strict=True):
-        own = [np.flatnonzero(usable == k) for k in range(n_labels)]
-        pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)] for p in own]))
+        own = (np.flatnonzero(usable == k) for k in range(n_labels))
+        pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)].copy() for p in own]))
         vectors.append(_vectors(_read(planes, f, known)[1], pixels))
         labels.append(usable.ravel()[pixels])
     return learn_density(np.concatenate(vectors), np.concatenate(labels), n_labels)

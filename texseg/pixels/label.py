@@ -64,20 +64,23 @@ def pixel_posteriors(
         return resized(plane, small, cv2.INTER_AREA)
 
     constant = side_by_side(elsewhere, cells)
+    spare: list[Floats] = []  # planes that no thread uses
 
     def field(planes: Floats) -> Floats:
         """Give what all pixels add to planes (K, n) of the band."""
         out = np.empty_like(planes)
 
         def of_label(k: int) -> None:
-            plane = np.zeros(shape, planes.dtype)
+            plane = spare.pop() if spare else np.empty(shape, planes.dtype)
+            plane.fill(0)
             plane.ravel()[band] = planes[k] if presence is None else planes[k] * presence
             around = smoothed(resized(plane, small, cv2.INTER_AREA) + constant[k], sigma, cv2.BORDER_CONSTANT)
             if coupling and is_stack:
                 through = through_planes(_PLANES, coupling)
                 around = along_first(around.reshape(1, len(around), -1), through).reshape(around.shape)
-            there = resized(around, shape, cv2.INTER_LINEAR)
+            there = resized(around, shape, cv2.INTER_LINEAR, plane)
             np.multiply(there.ravel()[band], np.float32(strength), out=out[k])
+            spare.append(plane)
 
         side_by_side(of_label, range(len(planes)))
         return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,13 +38,17 @@ class PixelPlanes:
         """Give K."""
         return len(self.cells)
 
-    def __iter__(self) -> Iterator[Floats]:
-        """Yield the whole planes one by one."""
-        return (self._spread(cells, near) for cells, near in zip(self.cells, self.near, strict=True))
-
     def whole(self) -> Floats:
         """Return all planes, (K, ...)."""
-        return np.stack(list(self))
+        return np.stack([self._spread(*pair) for pair in zip(self.cells, self.near, strict=True)])
+
+    def of(self, pixels: NDArray[np.intp]) -> Floats:
+        """Values (K, m) of some pixels (flat indices)."""
+        values = self.cells.take(self.grid.cells_of(pixels), axis=1)
+        at = np.searchsorted(self.band, pixels)
+        own = np.append(self.band, -1)[at] == pixels
+        values[:, own] = self.near[:, at[own]]
+        return values
 
     def changed(self, change: Callable[[Floats], Floats]) -> PixelPlanes:
         """Apply a function of columns (K, any) to all columns."""
