@@ -223,6 +223,31 @@ static void counted(const uint8_t *bins, const uint8_t *mask, uint8_t *bytes, fl
         }
 }
 
+/* Numbers from 1, in the order of their first sites, of the parts of labels (D, H, W) that are equal and connected by
+   faces; 0 where labels are negative. A site first holds the place of one before it in its part, or its own. */
+INSIDE int32_t root(int32_t *places, int32_t at)
+{
+    while (places[at] != at) at = places[at] = places[places[at]];
+    return at;
+}
+static int64_t numbered(const int32_t *labels, int32_t *places, const int64_t *shape)
+{
+    int64_t steps[3] = {shape[1] * shape[2], shape[2], 1}, found = 0, at[3];
+    int32_t i = 0;
+    for (at[0] = 0; at[0] < shape[0]; at[0]++)
+        for (at[1] = 0; at[1] < shape[1]; at[1]++)
+            for (at[2] = 0; at[2] < shape[2]; at[2]++, i++) {
+                places[i] = labels[i] < 0 ? -1 : i;
+                for (int a = 0; a < 3 && labels[i] >= 0; a++) {
+                    if (!at[a] || labels[i - steps[a]] != labels[i]) continue;
+                    int32_t one = root(places, i - (int32_t)steps[a]), other = root(places, i);
+                    places[one > other ? one : other] = one < other ? one : other;
+                }
+            }
+    for (int32_t j = 0; j < i; j++) places[j] = places[j] < 0 ? 0 : places[j] == j ? (int32_t)++found : places[places[j]];
+    return found;
+}
+
 typedef struct {
     const uint8_t *bins, *around;         /* (C, H, W), and (H, W): where densities are needed */
     const float *tables;                  /* (K / LANES, C, 256, LANES) */
@@ -804,6 +829,23 @@ CALLED(count) /* bins (D, H, W), mask or None, table (cells, C, B) of bytes or f
     counted(g->v[0], g->v[1], bytes, floats, g->v[3], (int64_t *)g->v[3] + 3, B, step);
     return 1;
 }
+CALLED(number_parts) /* labels (D, H, W), places (D, H, W), shape and number of parts (4,) */
+{
+    ((int64_t *)g->v[2])[3] = numbered(g->v[0], g->v[1], g->v[2]);
+    return 1;
+}
+CALLED(describe_parts) /* labels (N,), places (N,), sizes (n,), first sites (n,), names (n,) */
+{
+    const int32_t *labels = g->v[0], *places = g->v[1];
+    int64_t *sizes = g->v[2], *first = g->v[3];
+    for (int64_t i = g->bytes[1] / 4 - 1; i >= 0; i--) {
+        sizes[places[i]]++;
+        if (!places[i]) continue;
+        first[places[i]] = i;
+        ((int32_t *)g->v[4])[places[i]] = labels[i];
+    }
+    return 1;
+}
 CALLED(near_borders)
 /* bins, around, tables, channels, starts, form, factors, centres, offsets, weights or None, out, pixels; H, W; heavy */
 {
@@ -847,7 +889,8 @@ CALLED(passes)
 }
 
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
-static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(count),
+static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(count), METHOD(number_parts),
+                                METHOD(describe_parts),
                                 METHOD(near_borders),
                                 METHOD(channel_scores), METHOD(pair_moments), METHOD(pair_scales), METHOD(passes), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};

@@ -7,13 +7,14 @@ divided does not depend on their number, and so neither do the results.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ContextDecorator, contextmanager
+from contextlib import ContextDecorator, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import lru_cache, wraps
 from itertools import islice
@@ -24,6 +25,7 @@ try:  # compiled twins of a few functions, where installing found a compiler: th
 except ImportError:
     kernels = None
 LANES = 8  # clusters that a compiled loop sees at once
+_LARGE = 2**20  # pixels; the planes of smaller images take little
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -73,6 +75,13 @@ def _blas(n_modules: int) -> list[Any]:
 def _setter(library: Any) -> Callable[[int], Any]:
     """Give what sets the number of threads of a library; since 3.7, threadpoolctl ignores all but one."""
     return getattr(library, "_real_set_num_threads", library.set_num_threads)
+
+
+def give_back(n_pixels: int) -> None:
+    """Return memory that was freed to the system, before much is needed again; C libraries would keep it."""
+    if n_pixels >= _LARGE and hasattr(os, "sched_getaffinity"):  # not on Windows, whose library does so
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def n_threads(n_jobs: int | None) -> int:

@@ -17,6 +17,7 @@ from texseg.threads import side_by_side
 
 _VALUE_BINS = 14  # for plain values: slowly changing light then moves them by a bin or two, not by ten
 _SIGMAS = 3.0  # only 0.3 % of a Gaussian's weight lies beyond
+_LARGE = 2**20  # pixels
 _MODULUS_TOP = 99.5  # percentile of a filter's moduli at the top of the last bin
 
 
@@ -109,6 +110,8 @@ def learn_features(
         return range_
 
     ranges = side_by_side(learn, range(len(heads)), tell)
+    if bins[0][0].size >= _LARGE:
+        bank.transfer.cache_clear()  # those of large blocks take as much as several planes
     features = Features(
         bank,
         intensity,

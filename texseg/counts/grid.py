@@ -83,14 +83,17 @@ class CellGrid(NamedTuple):
         return self.cells_of_rows(slice(0, self.image_shape[0])).ravel()
 
     def cells_of(self, pixels: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Index of each pixel's cell, for some pixels (flat indices)."""
-        cells: Any = 0
-        stride, sides = 1, self.sides
+        """Index of the cell of some pixels (flat indices)."""
+        stride, sides, cells = 1, self.sides, np.zeros(1, np.intp)
         for axis in range(len(sides) - 1, 0, -1):
             pixels, at = np.divmod(pixels, self.image_shape[axis])
-            cells = cells + at // sides[axis] * stride
+            at //= sides[axis]
+            at *= stride
+            cells = at if stride == 1 else np.add(at, cells, out=at)
             stride *= self.shape[axis]
-        return pixels // sides[0] * stride + cells
+        pixels //= sides[0]
+        pixels *= stride
+        return np.add(pixels, cells, out=pixels)
 
     def cells_of_rows(self, rows: slice) -> NDArray[np.intp]:
         """Index of each pixel's cell, for some rows (of volumes, planes), shape (rows, ...)."""
@@ -103,8 +106,7 @@ class CellGrid(NamedTuple):
         """Repeat each cell's value, (cells, ...) in row-major order, over its pixels: image_shape + (...)."""
         grid = values.reshape(*self.shape, *values.shape[1:])
         for axis in reversed(range(len(self.shape))):  # the first axis last: copies of whole rows
-            kept = (slice(None),) * axis + (slice(self.image_shape[axis]),)
-            grid = grid.repeat(self.sides[axis], axis=axis)[kept]
+            grid = grid.take(np.arange(self.image_shape[axis]) // self.sides[axis], axis=axis)
         return grid
 
 

@@ -55,7 +55,7 @@ def reading_of(
     ``inside`` is the block within what was read; ``origin`` its first pixel in an image of the shape
     ``whole``. By default the block is the image.
     """
-    labels = read.posteriors.labels()
+    labels, read = read.posteriors.labels(), read._replace(posteriors=read.scores)  # no longer needed
     if mask is not None:
         labels[~mask] = -1
     likely = read.probabilities.at(labels)[inside]
@@ -74,7 +74,7 @@ def reading_of(
     )
     origin = origin or (0,) * labels.ndim
     parts = parts_of_block(pieces, scores, pixels, origin, whole or labels.shape)
-    return BlockReading((labels + 1).astype(np.uint8), parts, None, likely, None, pixels, of_small)
+    return BlockReading(labels.astype(np.uint8) + np.uint8(1), parts, None, likely, None, pixels, of_small)
 
 
 def empty_reading(shape: Place, n_textures: int, whole: Place) -> BlockReading:

@@ -33,7 +33,7 @@ from texseg.parameters import PottsSettings
 from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes
-from texseg.threads import kernels, side_by_side
+from texseg.threads import give_back, kernels, side_by_side
 
 _CALIBRATION = 0.5  # weight of window scores, and of log posteriors, in calibrated probabilities
 _ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
@@ -128,7 +128,7 @@ class _Cells(NamedTuple):
 
     def labels(self) -> NDArray[np.int32]:
         """Labels (H, W) from 0 of the pixels, the same for all pixels of a cell."""
-        return np.ascontiguousarray(self.grid.to_pixels(self.posteriors.argmax(axis=1).astype(np.int32)))
+        return self.grid.to_pixels(self.posteriors.argmax(axis=1).astype(np.int32))
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,9 @@ class Textures:
             return self._read_windows(scene)
         cells = self._cells(scene, smoothness)
         sites, grid, local = cells.sites, cells.grid, cells.scores
+        give_back(scene.bins[0].size)
         scores, learned = self._pixel_scores(scene, cells)
+        give_back(scene.bins[0].size)
         strength = PottsSettings().strength * smoothness
         prior = strength, scene.mask, self.potts.coupling
         posteriors = pixel_posteriors(scores.near, cells.posteriors, grid, scores.band, *prior)

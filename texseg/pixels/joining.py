@@ -248,9 +248,9 @@ class _Graph(NamedTuple):
 
 def _touching(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int64]:
     """Pairs (m, 2) of different parts from 0, given the parts from 1 on both sides of all pixel edges."""
-    touch = (one != other) & (one > 0) & (other > 0)
-    pairs = np.stack([one[touch], other[touch]], axis=1).astype(np.int64) - 1
-    return np.unique(np.sort(pairs, axis=1), axis=0)
+    touch = one != other
+    pairs = np.sort(np.stack([one[touch], other[touch]], axis=1).astype(np.int64) - 1, axis=1)
+    return np.unique(pairs[pairs[:, 0] >= 0], axis=0)
 
 
 def _across(

@@ -17,7 +17,7 @@ from texseg.channels.axes import dilated, eroded, parts_of, resized, shortened, 
 from texseg.counts.grid import CellGrid, sides_along
 from texseg.fitting.assignment import SETTLING_SWEEPS, along_first, mean_field, through_planes
 from texseg.pixels.planes import PixelPlanes
-from texseg.threads import side_by_side
+from texseg.threads import kernels, side_by_side
 
 Floats = NDArray[np.floating]
 
@@ -43,9 +43,8 @@ def pixel_posteriors(
     planes of a stack add to it, see `texseg.fitting.assignment.PottsField`.
     """
     cells = np.ascontiguousarray(cell_posteriors.T)
-    near = cells.take(grid.cells_of(band), axis=1)  # sites contiguous, as an index would not leave them
     if not len(band):
-        return PixelPlanes(grid, cells, band, near)
+        return PixelPlanes(grid, cells, band, cells[:, :0])
     shape, is_stack = grid.image_shape, 1 in grid.near(0, 1)
     reduction = _REDUCTION if len(shape) == 2 or is_stack else _OF_VOLUMES
     steps = sides_along(reduction, grid.spacing or (1,) * len(shape))
@@ -57,7 +56,7 @@ def pixel_posteriors(
 
     def elsewhere(values: Floats) -> Any:
         """Reduce the plane of one label without the band: all other pixels stay as they are."""
-        plane = np.array(grid.to_pixels(values), order="C")
+        plane = grid.to_pixels(values)
         plane.ravel()[band] = 0
         if mask is not None:
             plane *= mask
@@ -85,7 +84,9 @@ def pixel_posteriors(
         side_by_side(of_label, range(len(planes)))
         return out
 
-    return PixelPlanes(grid, cells, band, mean_field(local, field, near, SETTLING_SWEEPS))
+    # taken, sites are contiguous, as an index would not leave them
+    near = mean_field(local, field, cells.take(grid.cells_of(band), axis=1), SETTLING_SWEEPS)
+    return PixelPlanes(grid, cells, band, near)
 
 
 def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
@@ -107,6 +108,15 @@ class Parts(NamedTuple):
 
 def connected_parts(labels: NDArray[np.int32]) -> Parts:
     """Find the parts of labels, -1 without data; pixels are connected along their edges, voxels by faces."""
+    if kernels is not None:
+        labels, places = np.ascontiguousarray(labels, np.int32), np.empty(labels.shape, np.int32)
+        shape = np.ones(4, np.int64)
+        shape[3 - labels.ndim : 3] = labels.shape
+        kernels.number_parts(labels, places, shape)
+        n_parts = int(shape[3]) + 1
+        sizes, first, names = np.zeros(n_parts, np.intp), np.full(n_parts, -1), np.full(n_parts, -1, np.int32)
+        kernels.describe_parts(labels, places, sizes, first, names)
+        return Parts(places, sizes, names, first)
     places, names = parts_of(labels)
     n_parts = len(names)
     flat, first, sizes = places.reshape(-1), np.zeros(n_parts, np.intp), np.zeros(n_parts, np.intp)

@@ -56,7 +56,7 @@ class PixelPlanes:
 
     def labels(self) -> NDArray[np.int32]:
         """Index of the largest plane at every pixel; ties go to the first."""
-        return np.ascontiguousarray(self._spread(arg_max_over(self.cells), arg_max_over(self.near)))
+        return self._spread(arg_max_over(self.cells), arg_max_over(self.near))
 
     def at(self, labels: NDArray[np.int32]) -> Floats:
         """Take the value of each pixel's label; labels below 0 give that of the first."""
@@ -88,7 +88,5 @@ class PixelPlanes:
 
     def _spread(self, cells: NDArray, near: NDArray) -> NDArray:
         plane = self.grid.to_pixels(cells)
-        if not plane.flags.c_contiguous or not plane.flags.owndata:
-            plane = plane.copy()
         plane.ravel()[self.band] = near
         return plane
