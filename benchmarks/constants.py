@@ -177,6 +177,8 @@ OTHERS: dict[str, dict[str, str]] = {
     "memory and speed; labels are the same to the pixel": {
         "channels.gabor": "_BLOCK _KEPT_TRANSFERS",
         "channels.textons": "_STRIP",
+        "channels.encode": "_LARGE",
+        "channels.quantize": "_AT_ONCE",
         "counts.matrix": "_BLOCK_ENTRIES",
         "counts.sites": "_STRIP",
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",

@@ -12,6 +12,7 @@ from texseg.counts.grid import PackedCounts, cell_counts, cell_grid
 from texseg.counts.sites import Sites
 from texseg.fitting.assignment import PottsField
 from texseg.models.histograms import HistogramClustering, Profiles
+from texseg.pixels.label import connected_parts
 from texseg.threads import kernels
 
 pytestmark = pytest.mark.skipif(kernels is None, reason="built without a compiler")
@@ -104,3 +105,13 @@ def test_cells_are_counted_alike_where_they_are_cut_and_masked(packed, shape, sp
         return cell_counts(bins, cell_grid(shape, 6, mask, spacing), 9, mask, packed)
 
     np.testing.assert_array_equal(counted()[...], twin(counted)[...])
+
+
+@pytest.mark.parametrize("shape", [(40, 57), (6, 17, 23)])
+def test_parts_are_numbered_alike(shape, twin):
+    """Of images and volumes with many parts, some inside others, and places without data."""
+    labels = np.random.default_rng(0).integers(-1, 3, shape).astype(np.int32)
+    labels[5:, 5:11] = 1
+    compiled, plain = connected_parts(labels), twin(lambda: connected_parts(labels))
+    for one, other in zip(compiled, plain, strict=True):
+        np.testing.assert_array_equal(one, other)

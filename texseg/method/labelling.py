@@ -90,7 +90,8 @@ def finished(block: BlockReading, names: Names, n_textures: int) -> tuple[NDArra
     """Give the labels (h, w) of a block, from 1 (0 without data), and its reading with their confidence."""
     own = block.labels.astype(np.int32) - 1
     known = final = own
-    if not all(np.array_equal(each, block.parts.labels) for each in names):
+    parts = block.parts
+    if parts is None or not all(np.array_equal(each, parts.labels) for each in names):
         places = connected_parts(own).places
         known, final = (np.concatenate([[-1], each]).astype(np.int32)[places] for each in names)
     confidence = None if block.confidence is None else block.confidence.copy()

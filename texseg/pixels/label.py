@@ -110,13 +110,13 @@ def connected_parts(labels: NDArray[np.int32]) -> Parts:
     """Find the parts of labels, -1 without data; pixels are connected along their edges, voxels by faces."""
     if kernels is not None:
         labels, places = np.ascontiguousarray(labels, np.int32), np.empty(labels.shape, np.int32)
-        shape = np.ones(4, np.int64)
-        shape[3 - labels.ndim : 3] = labels.shape
-        kernels.number_parts(labels, places, shape)
-        n_parts = int(shape[3]) + 1
-        sizes, first, names = np.zeros(n_parts, np.intp), np.full(n_parts, -1), np.full(n_parts, -1, np.int32)
-        kernels.describe_parts(labels, places, sizes, first, names)
-        return Parts(places, sizes, names, first)
+        ends = np.ones(4, np.int64)  # of the axes, and the number of parts
+        ends[3 - labels.ndim : 3] = labels.shape
+        kernels.number_parts(labels, places, ends)
+        n_parts = int(ends[3]) + 1
+        sizes, first, own = np.zeros(n_parts, np.intp), np.full(n_parts, -1), np.full(n_parts, -1, np.int32)
+        kernels.describe_parts(labels, places, sizes, first, own)
+        return Parts(places, sizes, own, first)
     places, names = parts_of(labels)
     n_parts = len(names)
     flat, first, sizes = places.reshape(-1), np.zeros(n_parts, np.intp), np.zeros(n_parts, np.intp)
