@@ -7,6 +7,7 @@ another revision of the repository and the files at hand in turn, and nothing el
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -28,11 +30,12 @@ from benchmarks.datasets import SAMPLES, SUITES, read
 from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports, timed
 from benchmarks.peers import recipe, recipe_without_positions
 from benchmarks.pyramid import ChannelCounts, pyramid
-from texseg import match_labels, segment, threads
+from texseg import TextureSegmenter, match_labels, segment, threads
 from texseg.channels.encode import Features, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.counts.matrix import WindowedCounts
+from texseg.counts.sites import WINDOW_STEP
 from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SoftMax
 from texseg.method.textures import effective_observations, window_sides
@@ -69,6 +72,40 @@ def print_whole_call() -> None:
         table.row(name, seconds, seconds / recipe_seconds, seconds / bank_seconds)
     table.row("recipe", recipe_seconds, 1.0, recipe_seconds / bank_seconds)
     table.row(f"filter bank, {len(bank.filters)} filters", bank_seconds, bank_seconds / recipe_seconds, 1.0)
+
+
+def print_stages(side: int = 512, repeats: int = 5) -> None:
+    """Print the CPU time of each stage of a call, and what its arithmetic and its memory alone would take."""
+    image, marks = mirrored(side), []
+    model = TextureSegmenter(K, n_jobs=1, callback=lambda at: marks.append((at.phase, time.process_time())))
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for _ in range(repeats):
+        marks.clear()
+        model.fit(image)
+        for (phase, start), (_, end) in itertools.pairwise(marks):
+            seconds[phase].append(end - start)
+    features, pixels = model.textures_.features, image.size
+    n_channels, n_filters, n_bins = len(features.names), features.n_filters, features.n_bins
+    cells = pixels / model.textures_.cell**2
+    numbers = [step.n_distinct for step in model.history_ if step.phase == "windows"]
+    sweeps = sum(step.phase == "cells" for step in model.history_)
+    step = 4 * n_channels * n_bins  # operations a site and cluster: scores, and sums of the profiles
+    work = {  # operations, bytes
+        "filters": (5 * pixels * np.log2(pixels) * (n_filters + 0.5), 5 * n_channels * pixels),
+        "histograms": (0, n_channels * (pixels + n_bins * cells)),
+        "annealing": (step * cells / WINDOW_STEP**2 * sum(numbers), 0),
+        "clusters": (step * cells * K * sweeps, 0),
+        "borders": (0, n_channels * pixels),
+        "pixels": (0, (n_channels + 4 * K) * pixels),
+    }
+    square, block = np.ones((1024, 1024), np.float32), np.ones(2**25, np.uint8)
+    per_operation = cpu_seconds(lambda: square @ square) / (2 * 1024**3)
+    per_byte = cpu_seconds(lambda: block.copy()) / block.size
+    print(f"\nStages of a call, {side}x{side}, K = {K}; CPU ms of one thread, means of {repeats}")
+    table = Table([("stage", -12), ("ms", 8), ("bound", 8)])
+    for stage, (operations, n_bytes) in work.items():
+        bound = max(operations * per_operation, n_bytes * per_byte)
+        table.row(stage, 1e3 * sum(seconds[stage]) / repeats, 1e3 * float(bound))
 
 
 def print_against(revision: str, only: str, repeats: int) -> None:
@@ -381,7 +418,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--largest", type=int, default=4096, help="side of the largest image in pixels")
     parser.add_argument("--images", type=int, default=5, help="Outex images for the comparison of levels")
     parser.add_argument(
-        "--only", default="call,growth,threads,levels,implicit,start", help="parts, comma-separated"
+        "--only", default="call,stages,growth,threads,levels,implicit,start", help="parts, comma-separated"
     )
     parser.add_argument("--against", metavar="REVISION", help="compare with this revision, in turn")
     parser.add_argument("--repeats", type=int, default=7, help="turns of --against")
@@ -398,6 +435,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     parts = {
         "call": print_whole_call,
+        "stages": print_stages,
         "growth": lambda: print_growth(options.largest),
         "threads": lambda: print_threads(options.largest),
         "implicit": print_implicit,

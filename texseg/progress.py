@@ -52,13 +52,13 @@ def expected_memory(
     Examples
     --------
     >>> f"{expected_memory(2048 * 2048) / 1e6:.0f} MB"
-    '334 MB'
+    '290 MB'
     """
     _check_preset(preset)
     K = n_segments or TYPICAL_SEGMENTS
-    once = (40e6 + 2e6 * n_channels) * min(1.0, n_pixels / _TRIAL_SIDE**2) ** 0.3
+    once = (34e6 + 2e6 * n_channels) * min(1.0, n_pixels / _TRIAL_SIDE**2) ** 0.3
     once *= _ONCE_OF_PLAIN if preset == "plain" else 1.0
-    return once + n_pixels * (28.0 + 7.5 * K + 4.0 * n_channels)  # by two threads; one takes .8 of it
+    return once + n_pixels * (24.0 + 6.5 * K + 4.0 * n_channels)  # by two threads; one takes .8 of it
 
 
 def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:

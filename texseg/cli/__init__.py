@@ -214,7 +214,7 @@ def apply(**options: Any) -> None:
 @opt.flag("--all everything", "Print all measures, not just the usual ones.")
 @opt.flag("--json as_json", "Print JSON, with all measures and the confusion.")
 def score(**options: Any) -> None:
-    """Compare a label image with the TRUTH, image files of one annotator or of several.
+    """Compare labels with the TRUTH of one annotator or of several.
 
     The numbers of the labels do not matter, only which pixels belong together. Where both have names,
     right_name is the share of pixels with the right one; those of LABELS are in the table of segments next to
@@ -247,7 +247,7 @@ def score(**options: Any) -> None:
 @opt.flag("--crops", "Look at large images, and list the crops to learn from.")
 @opt.flag("--json as_json", "Print JSON, one line a file.")
 def info(**options: Any) -> None:
-    """Say what would be read from image files, and what it would cost to segment them."""
+    """Say what would be read from image files, and at what cost."""
     import json
 
     from texseg.cli.inputs import describe, reading_of
@@ -308,7 +308,7 @@ def name(model: Path, names: Sequence[str]) -> None:
 @opt.value("--limit", _NOT_NEGATIVE, "Largest distance of equal textures.", default=0.25, show_default=True)
 @opt.flag("--json as_json", "Print JSON, one line a model.")
 def match(models: Sequence[Path], limit: float, as_json: bool) -> None:
-    """Find which textures of MODEL files are the same, and give all of them one numbering.
+    """Give equal textures of several MODEL files one number.
 
     For each segment of each model: its number among all, the distance to the nearest texture of the models
     before (0 is equal, 1 as far as any two), or 'none' where no model before has the texture, and its name.
@@ -353,7 +353,7 @@ def match(models: Sequence[Path], limit: float, as_json: bool) -> None:
 )
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print a script that completes the options of texseg in a SHELL."""
+    """Print a script that completes options in a SHELL."""
     from click.shell_completion import get_completion_class
 
     script = get_completion_class(shell)
