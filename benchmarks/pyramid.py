@@ -9,7 +9,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from scipy import sparse
 
 from texseg.counts.grid import CellGrid, cell_grid
 from texseg.counts.matrix import CountMatrix, CountOperator, WindowedCounts, is_implicit
+from texseg.fitting.anneal import State, anneal
 
 _BLOCK_ENTRIES = 2**24  # non-zero entries of a block of rows
 _EXPLICIT_SIDE = 8  # cells of this side or larger are stored; smaller ones would take too much memory
@@ -159,6 +160,17 @@ def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
             counts = n if cell == 1 else aggregate(n, grid.parent(), grid.n_cells).counts
         yield PyramidLevel(counts, sizes, parent, grid.shape)
         above, cell = grid, cell // 2
+
+
+def coarse_to_fine(
+    model: Any, levels: Iterable[tuple[CountMatrix, Any]], schedule: Sequence[float], **options: Any
+) -> Iterator[tuple[int, State]]:
+    """Anneal counts and row weights of the first level; the others go on at the last temperature, in turn."""
+    for index, (counts, sizes) in enumerate(levels):
+        for state in anneal(model, counts, schedule, row_weights=sizes, **options):
+            yield index, state
+        options |= {"start": state.params, "perturbation": 0.0}
+        schedule = schedule[-1:]
 
 
 def _cell_parent(fine: CellGrid, coarse: CellGrid) -> NDArray[np.intp]:

@@ -29,14 +29,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.datasets import SAMPLES, SUITES, read
 from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports, timed
 from benchmarks.peers import recipe, recipe_without_positions
-from benchmarks.pyramid import ChannelCounts, pyramid
+from benchmarks.pyramid import ChannelCounts, coarse_to_fine, pyramid
 from texseg import TextureSegmenter, match_labels, segment, threads
 from texseg.channels.encode import Features, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
-from texseg.counts.matrix import WindowedCounts
+from texseg.counts.matrix import CountMatrix, WindowedCounts
 from texseg.counts.sites import WINDOW_STEP
-from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
+from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SoftMax
 from texseg.method.textures import effective_observations, window_sides
 from texseg.metrics import pixel_accuracy
@@ -297,7 +297,7 @@ def print_levels(data: Path, n_images: int) -> None:
     for name in SUITES["outex"].names(data)[:n_images]:
         n, features = windowed(SUITES["outex"].load(data, name).image, settings)
         multi = timed_states(annealed(n, features.bank, cheap_levels(n)))
-        single = timed_states(annealed(n, features.bank, [Level(n)]))
+        single = timed_states(annealed(n, features.bank, [(n, None)]))
         goal = single[-1][1] + 1e-3 * abs(single[-1][1])
         single_seconds, multi_seconds = (reached(run, goal) for run in (single, multi))
         ratios.append(single_seconds / multi_seconds)
@@ -305,32 +305,30 @@ def print_levels(data: Path, n_images: int) -> None:
     print(f"median ratio {statistics.median(ratios):.1f}")
 
 
-def cheap_levels(n: WindowedCounts, coarsest: int = 32) -> list[Level]:
+def cheap_levels(n: WindowedCounts, coarsest: int = 32) -> list[tuple[CountMatrix, NDArray | None]]:
     """Levels whose counts are written out, and the pixels: a step between them costs as much as on pixels."""
-    levels, parent = [], None
-    for level in pyramid(n, coarsest):
-        step = level.parent
-        parent = step if parent is None or step is None else parent[step]
-        if isinstance(level.counts, ChannelCounts) or level.counts.shape == n.shape:
-            levels.append(Level(level.counts, level.sizes, parent))
-            parent = None
-    return levels
+    every = pyramid(n, coarsest)
+    return [
+        (one.counts, one.sizes) for one in every if one.counts is n or isinstance(one.counts, ChannelCounts)
+    ]
 
 
-def annealed(n: WindowedCounts, bank: GaborBank, levels: list[Level]) -> Iterator[State]:
+def annealed(
+    n: WindowedCounts, bank: GaborBank, levels: list[tuple[CountMatrix, NDArray | None]]
+) -> Iterator[tuple[int, State]]:
     """Anneal on levels of the grid, from the first critical temperature to that of the windows."""
     model, rng = HistogramClustering(), np.random.RandomState(0)
     final = effective_observations(bank, n.windows.tolist())
-    first = critical_beta(model, levels[0].counts, rng, levels[0].row_weights)
+    first = critical_beta(model, levels[0][0], rng, levels[0][1])
     schedule = geometric_schedule(min(0.8 * first, final), final, 0.5)
-    return anneal(model, levels, schedule, rng=rng, n_clusters=K, growth="split-merge")
+    return coarse_to_fine(model, levels, schedule, rng=rng, n_clusters=K, growth="split-merge")
 
 
-def timed_states(run: Iterator[State]) -> list[tuple[float, float]]:
+def timed_states(run: Iterator[tuple[int, State]]) -> list[tuple[float, float]]:
     """Give CPU seconds so far and free energy at every step on pixels at the final temperature."""
     start, states = time.process_time(), []
-    for state in run:
-        states.append((time.process_time() - start, state.free_energy, state.beta, state.level))
+    for level, state in run:
+        states.append((time.process_time() - start, state.free_energy, state.beta, level))
     _, _, beta, level = states[-1]
     return [(seconds, energy) for seconds, energy, b, at in states if (b, at) == (beta, level)]
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from benchmarks.pyramid import ChannelCounts, aggregate, pyramid
+from benchmarks.pyramid import ChannelCounts, aggregate, coarse_to_fine, pyramid
 from texseg.counts.grid import cell_counts, cell_grid, stacked, window_means
 from texseg.counts.matrix import WindowedCounts, column_totals, is_implicit
-from texseg.fitting.anneal import Level, anneal
+from texseg.fitting.anneal import anneal
 from texseg.fitting.assignment import PottsField, soft_max
 from texseg.models.acm import HistogramClustering, Profiles
 
@@ -224,8 +224,8 @@ def test_no_bare_em_step_raises_the_free_energy(kind):
 
 def free_energies_by_temperature(states):
     runs = {}
-    for state in states:
-        runs.setdefault((state.level, state.beta), []).append(state.free_energy)
+    for level, state in states:
+        runs.setdefault((level, state.beta), []).append(state.free_energy)
     return runs
 
 
@@ -234,15 +234,15 @@ def free_energies_by_temperature(states):
 def test_free_energy_never_rises_at_fixed_temperature(kind, growth):
     n = counts_of()
     if kind == "levels":
-        counts = [Level(level.counts, level.sizes, level.parent) for level in pyramid(n, 16)]
+        levels = [(level.counts, level.sizes) for level in pyramid(n, 16)]
     elif kind == "aggregated":
-        counts = aggregate(n, cell_grid((45, 38), 4).parent()).counts
+        levels = [(aggregate(n, cell_grid((45, 38), 4).parent()).counts, None)]
     else:
-        counts = kinds_of(n)[kind]
+        levels = [(kinds_of(n)[kind], None)]
     states = list(
-        anneal(
+        coarse_to_fine(
             HistogramClustering(),
-            counts,
+            levels,
             [0.5, 2.0, 8.0],
             rng=np.random.RandomState(0),
             n_clusters=3,
@@ -282,7 +282,7 @@ def test_coarse_to_fine_ends_at_a_pixel_free_energy_as_low_as_the_single_level()
     n, beta = counts_of(), 10.0
 
     def end(levels):
-        run = anneal(
+        run = coarse_to_fine(
             HistogramClustering(),
             levels,
             [0.5, 2.0, beta],
@@ -290,11 +290,11 @@ def test_coarse_to_fine_ends_at_a_pixel_free_energy_as_low_as_the_single_level()
             n_clusters=3,
             growth="split-merge",
         )
-        *_, state = run
+        *_, (_, state) = run
         return state
 
-    multi = end([Level(level.counts, level.sizes, level.parent) for level in pyramid(n, 16)])
-    single = end([Level(n)])
+    multi = end([(level.counts, level.sizes) for level in pyramid(n, 16)])
+    single = end([(n, None)])
     assert multi.free_energy <= single.free_energy + 1e-3 * abs(single.free_energy)
     scores = beta * (n @ np.log(np.maximum(multi.params.profiles, 1e-12)).T)
     _, sums = soft_max(scores + np.log(multi.params.weights))

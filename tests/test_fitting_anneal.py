@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.cluster import kmeans_plusplus
 
-from benchmarks.pyramid import aggregate
+from benchmarks.pyramid import aggregate, coarse_to_fine
 from texseg.counts.matrix import WindowedCounts
-from texseg.fitting.anneal import Level, Transition, anneal, critical_beta, geometric_schedule, grow, last_of
+from texseg.fitting.anneal import Transition, anneal, critical_beta, geometric_schedule, grow, last_of
 from texseg.fitting.assignment import ArgMax, PottsField
 from texseg.models.acm import ACM, HistogramClustering, Profiles
 from texseg.models.hacm import HierarchicalClustering, Tree
@@ -325,14 +325,14 @@ def test_levels_run_from_coarse_to_fine_and_agree_with_the_finest():
     image, truth = scene()
     parent = (np.arange(720) // 30 // 2) * 15 + np.arange(720) % 30 // 2
     coarse = aggregate(image, parent)
-    levels = [Level(coarse.counts, coarse.sizes), Level(image, None, parent)]
+    levels = [coarse, (image, None)]
     model = HistogramClustering()
     first = critical_beta(model, coarse.counts, np.random.RandomState(0), coarse.sizes)
     schedule = geometric_schedule(first, 20 * first, 0.7)
-    states = list(anneal(model, levels, schedule, n_clusters=2, rng=np.random.RandomState(0)))
-    assert [key for key, _ in itertools.groupby(state.level for state in states)] == [0, 1]
-    assert len({state.beta for state in states if state.level == 1}) == 1
-    end = states[-1]
+    states = list(coarse_to_fine(model, levels, schedule, n_clusters=2, rng=np.random.RandomState(0)))
+    assert [key for key, _ in itertools.groupby(level for level, _ in states)] == [0, 1]
+    assert len({state.beta for level, state in states if level == 1}) == 1
+    _, end = states[-1]
     rng = np.random.RandomState(0)
     single = last_of(anneal(model, image, [end.beta], start=end.params, rng=rng, perturbation=0, tol=1e-9))
     assert end.free_energy == pytest.approx(single.free_energy, rel=1e-3)

@@ -11,6 +11,8 @@ from texseg import TextureSegmenter, read_image
 from texseg.counts.grid import PackedCounts, cell_counts, cell_grid
 from texseg.counts.sites import Sites
 from texseg.fitting.assignment import PottsField
+from texseg.fitting.moves import refine_halves, unsplit
+from texseg.fitting.steps import Problem
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.pixels.label import connected_parts
 from texseg.threads import kernels
@@ -83,10 +85,13 @@ def test_steps_and_halves_agree_on_any_number_of_clusters_and_columns(packed, n_
 
     def fitted():
         step = model.step(sites, Profiles(profiles, np.full(n_clusters, 1 / n_clusters)), 1.5)
-        kept = model.stats(sites, step.posteriors * np.linspace(0.2, 0.8, len(table))[:, None])
-        halves, counts = model.halved(sites, step.posteriors, step.stats, kept, 1.5)
-        unstable = model.instabilities(sites, step.params, step.posteriors, np.random.RandomState(0))
-        return [*step.params, step.free_energy, step.posteriors, halves, *counts, *unstable]
+        problem, rng = Problem(model, sites, 1.5, None), np.random.RandomState(0)
+        begun = unsplit(problem, step.posteriors, step.stats)._replace(fresh=np.arange(n_clusters) % 2 == 0)
+        now, _ = refine_halves(problem, begun, rng)
+        again, halves = refine_halves(problem, now, rng)
+        unstable = model.instabilities(sites, step.params, step.posteriors, rng)
+        found = [*step.params, step.free_energy, step.posteriors, begun.energies, now.halves, again.halves]
+        return [*found, *halves.kept, halves.gains, *unstable]
 
     for one, other in zip(fitted(), twin(fitted), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)

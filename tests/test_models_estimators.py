@@ -12,10 +12,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from benchmarks.pyramid import aggregate
+from benchmarks.pyramid import aggregate, coarse_to_fine
 from texseg.counts.blocks import BlockCounts, scale_rows
 from texseg.counts.matrix import WindowedCounts, split_counts
-from texseg.fitting.anneal import Level, anneal, last_of
 from texseg.models import ACM, HACM, PMM, SCM, SMM, choose_number
 from texseg.models.acm import grown
 from texseg.models.estimator import _halves
@@ -290,12 +289,12 @@ def test_two_sided_clustering_goes_from_coarse_to_fine():
     model, rng = TwoSidedClustering(), np.random.RandomState(0)
     rows, columns = grown(coarse, 3, rng, sizes, True)[1], grown(coarse.T, 5, rng, doubling=True)[1]
     start = model.start_from(coarse, rows, columns, sizes)
-    levels = [Level(coarse, sizes), Level(n, None, parent)]
-    states = list(anneal(model, levels, [1.0], start=start, rng=rng, perturbation=0.0))
-    assert states[0].posteriors.rows.shape == (9, 3) and states[-1].posteriors.rows.shape == (36, 3)
-    assert adjusted_rand_score(truth, last_of(states).posteriors.rows.argmax(axis=1)) == 1
+    levels = [(coarse, sizes), (n, None)]
+    states = list(coarse_to_fine(model, levels, [1.0], start=start, rng=rng, perturbation=0.0))
+    assert states[0][1].posteriors.rows.shape == (9, 3) and states[-1][1].posteriors.rows.shape == (36, 3)
+    assert adjusted_rand_score(truth, states[-1][1].posteriors.rows.argmax(axis=1)) == 1
     for level in (0, 1):
-        energies = [state.free_energy for state in states if state.level == level]
+        energies = [state.free_energy for at, state in states if at == level]
         assert (np.diff(energies) <= 1e-9).all()
 
 

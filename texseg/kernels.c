@@ -22,6 +22,7 @@
 
 enum { LANES = 8, SIDE = 5, PATCH = SIDE * SIDE, PARTS = 4, SOME = PARTS * LANES, REACH = 3, RING = 8, FEW = 16 };
 enum { PRODUCTS, SOFT_MAX, HALVES }; /* what is made of products of sites */
+#define FLOOR 1e-12 /* of probabilities and counts, in logarithms */
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 
@@ -761,11 +762,207 @@ WIDE void passes(const Passes *p, vec *work)
     }
 }
 
+/* Counts as above, their columns multiplied by a scale (M,), in C channels side by side. */
+typedef struct {
+    const float *floats;
+    const uint8_t *bytes;
+    const float *scale;
+    Py_ssize_t N, M, C;
+} Table;
+
+static int pass_over(const Table *t, const float *tables, const float *given, const float *prior, float *planes,
+                     float *numbers, double *sums, Py_ssize_t K, int how, double beta)
+{
+    Passes p = {t->floats, t->bytes, tables, given, prior, planes, numbers, sums, t->N, t->M, K, 0, t->N, how, (float)beta};
+    Py_ssize_t n = (t->M + LANES - 1) / LANES;
+    char *work = malloc(sizeof(vec) * (n * (FEW + 2 * (K + 7)) + (K + 7) * FEW / LANES + 2));
+    if (sums) memset(sums, 0, sizeof(double) * K * t->M);
+    if (work) passes(&p, (vec *)(((uintptr_t)work + sizeof(vec) - 1) / sizeof(vec) * sizeof(vec)));
+    for (Py_ssize_t i = 0; sums && i < K * t->M; i++) sums[i] *= t->scale[i % t->M];
+    free(work);
+    return work != NULL;
+}
+
+static double floored(double x, double least) { return x > least ? x : least; }
+static double total(const double *x, Py_ssize_t n)
+{
+    double sum = 0;
+    for (Py_ssize_t i = 0; i < n; i++) sum += x[i];
+    return sum;
+}
+
+/* Profiles (K, M) of counts: each channel sums to one, in a cluster without counts as in all of them. */
+static void profiles_of(const double *counts, Py_ssize_t K, Py_ssize_t M, Py_ssize_t C, double *out)
+{
+    Py_ssize_t B = M / C;
+    for (Py_ssize_t at = 0; at < K * M; at += B) {
+        double sum = total(counts + at, B), every = 0;
+        for (Py_ssize_t k = 0; sum <= 0 && k < K; k++) every += total(counts + k * M + at % M, B);
+        for (Py_ssize_t j = 0; j < B; j++) {
+            double own = counts[at + j];
+            for (Py_ssize_t k = 0; sum <= 0 && k < K; k++) own += counts[k * M + (at + j) % M];
+            out[at + j] = sum > 0 ? own / sum : every > 0 ? own / every : 1.0 / B;
+        }
+    }
+}
+
+/* Logarithms (K, M) of profiles with a share of the background (M,), if there is any. */
+static void logs_of(const double *profiles, Py_ssize_t K, Py_ssize_t M, const float *background, double share, double *out)
+{
+    for (Py_ssize_t i = 0; i < K * M; i++) {
+        double p = background ? (1 - share) * profiles[i] + (float)share * background[i % M] : profiles[i];
+        out[i] = log(floored(p, FLOOR));
+    }
+}
+
+/* sums over the sites of planes (N,), and of their products with their logarithms */
+WIDE void sizes_of(const float *plane, Py_ssize_t N, double *size, double *surprise)
+{
+    *size = 0, *surprise = 0;
+    for (Py_ssize_t at = 0; at < N; at += LANES) {
+        vec q = load(plane + at, N - at), s = q * log_of(either(q > all(1e-30f), q, all(1e-30f)));
+        for (int i = 0; i < LANES; i++) *size += q[i], *surprise += s[i];
+    }
+}
+
+/* Part of the free energy of a cluster with these counts (M,) and this share (N,) of each site. */
+static double energy_of(const double *counts, Py_ssize_t M, Py_ssize_t C, const float *plane, Py_ssize_t N, double beta)
+{
+    double energy = 0, size, surprise;
+    for (Py_ssize_t c = 0; c < C; c++) {
+        double sum = total(counts + c * (M / C), M / C);
+        energy += sum * log(floored(sum, FLOOR));
+    }
+    for (Py_ssize_t j = 0; j < M; j++) energy -= counts[j] * log(floored(counts[j], FLOOR));
+    sizes_of(plane, N, &size, &surprise);
+    return beta * energy + surprise - size * log(floored(size, 1e-30) / N);
+}
+
+/* Take each channel's mean under a profile away from a direction; all (M,). */
+static void centre(double *u, const double *profile, Py_ssize_t M, Py_ssize_t C)
+{
+    for (Py_ssize_t c = 0, B = M / C; c < C; c++) {
+        double mean = 0;
+        for (Py_ssize_t j = c * B; j < (c + 1) * B; j++) mean += profile[j] * u[j];
+        for (Py_ssize_t j = c * B; j < (c + 1) * B; j++) u[j] -= mean;
+    }
+}
+
+/* What halves of K clusters are refined by: planes (K, N) of clusters and of shares that stay, counts and sizes of the
+   clusters and of what stays; directions (n, M) with which the n fresh clusters begin. */
+typedef struct {
+    const float *planes, *background;
+    float *halves;
+    const uint8_t *fresh;
+    double *directions;
+    const double *counts, *sizes;
+    double *kept, *kept_sizes, *gains, beta, share;
+    Py_ssize_t K, n_powers, n_steps;
+} Halving;
+
+/* Shares that stay in fresh clusters are 1 on one side of the direction that power iteration finds; work is (3, K, M). */
+static int begun(const Table *t, const Halving *h, double *work, float *tables, float *some)
+{
+    Py_ssize_t N = t->N, M = t->M, K = h->K, B = M / t->C, n = 0;
+    double *profiles = work, *back = work + K * M, *u = h->directions;
+    float *own = some, *out = some + K * N;
+    int done = 1;
+    profiles_of(h->counts, K, M, t->C, work + 2 * K * M);
+    for (Py_ssize_t k = 0; k < K; k++)
+        if (h->fresh[k]) {
+            memcpy(own + n * N, h->planes + k * N, sizeof(float) * N);
+            memcpy(profiles + n * M, work + (2 * K + k) * M, sizeof(double) * M);
+            centre(u + n * M, profiles + n * M, M, t->C), n++;
+        }
+    for (Py_ssize_t step = 0; done && step <= h->n_powers; step++) {
+        for (Py_ssize_t k = 0, i = 0; step < h->n_powers && k < K; k++) {
+            double length = 0, *x = u + i * M;
+            if (!h->fresh[k]) continue;
+            for (Py_ssize_t c = 0; c < t->C; c++) {
+                double held = total(h->counts + k * M + c * B, B);
+                for (Py_ssize_t j = c * B; j < (c + 1) * B; j++) length += profiles[i * M + j] * held * x[j] * x[j];
+            }
+            length = sqrt(floored(length, FLOOR * FLOOR)), i++;
+            for (Py_ssize_t j = 0; j < M; j++) x[j] /= length;
+        }
+        for (Py_ssize_t j = 0; j < n * M; j++) tables[j] = (float)u[j] * t->scale[j % M];
+        done = pass_over(t, tables, own, NULL, out, NULL, step < h->n_powers ? back : NULL, n, PRODUCTS, 1);
+        for (Py_ssize_t k = 0, i = 0; step < h->n_powers && k < K; k++) {
+            if (!h->fresh[k]) continue;
+            for (Py_ssize_t c = 0; c < t->C; c++) {
+                double held = total(h->counts + k * M + c * B, B);
+                for (Py_ssize_t j = i * M + c * B; j < i * M + (c + 1) * B; j++)
+                    u[j] = held > 0 && profiles[j] > FLOOR ? back[j] / floored(held, FLOOR) / profiles[j] : 0;
+            }
+            centre(u + i * M, profiles + i * M, M, t->C), i++;
+        }
+    }
+    for (Py_ssize_t k = 0, i = 0; k < K; k++)
+        if (h->fresh[k])
+            for (Py_ssize_t at = i++ * N, j = 0; j < N; j++) h->halves[k * N + j] = out[at + j] > 0;
+    return done;
+}
+
+static int halved(const Table *t, const Halving *h)
+{
+    Py_ssize_t N = t->N, M = t->M, K = h->K, n_fresh = 0;
+    double *work = malloc(sizeof(double) * 4 * K * M), *left = work + 3 * K * M;
+    float *tables = malloc(sizeof(float) * K * (M + 1)), *some = malloc(sizeof(float) * 2 * K * N), *odds = tables + K * M;
+    int done = work && tables && some;
+    for (Py_ssize_t k = 0; k < K; k++) n_fresh += h->fresh[k];
+    if (done && n_fresh) done = begun(t, h, work, tables, some);
+    for (Py_ssize_t step = 0; done && step <= h->n_steps; step++) {
+        double surprise;
+        if (step) {
+            for (Py_ssize_t i = 0; i < 2; i++) {
+                profiles_of(i ? left : h->kept, K, M, t->C, work + 2 * K * M);
+                logs_of(work + 2 * K * M, K, M, h->background, h->share, work + i * K * M);
+            }
+            for (Py_ssize_t i = 0; i < K * M; i++) tables[i] = (float)(work[i] - work[K * M + i]) * t->scale[i % M];
+            for (Py_ssize_t k = 0; k < K; k++) {
+                double share = h->kept_sizes[k] / floored(h->sizes[k], 1e-30);
+                share = share > 1 ? 1 : share;
+                odds[k] = (float)(log(floored(share, 1e-30)) - log(floored(1 - share, 1e-30)));
+            }
+            done = pass_over(t, tables, h->planes, odds, h->halves, NULL, h->kept, K, HALVES, h->beta);
+        }
+        for (Py_ssize_t i = 0; i < K * N; i++) some[i] = h->planes[i] * h->halves[i];
+        if (!step) done = pass_over(t, NULL, NULL, NULL, some, NULL, h->kept, K, PRODUCTS, 1);
+        for (Py_ssize_t k = 0; k < K; k++) sizes_of(some + k * N, N, h->kept_sizes + k, &surprise);
+        for (Py_ssize_t i = 0; i < K * M; i++) left[i] = floored(h->counts[i] - h->kept[i], 0);
+    }
+    for (Py_ssize_t k = 0; done && k < K; k++) {
+        h->gains[k] -= energy_of(h->kept + k * M, M, t->C, some + k * N, N, h->beta);
+        for (Py_ssize_t i = 0; i < N; i++) some[i] = h->planes[k * N + i] - some[k * N + i];
+        h->gains[k] -= energy_of(left + k * M, M, t->C, some, N, h->beta);
+    }
+    free(work), free(tables), free(some);
+    return done;
+}
+
+/* A step of EM from profiles (K, M) and weights: planes (K, N), counts and sizes, the new ones, and the free energy. */
+static int stepped(const Table *t, const double *profiles, const double *weights, const float *background, double share,
+                   double beta, Py_ssize_t K, float *planes, double *counts, double *sizes, double *new, double *shares,
+                   double *energy)
+{
+    float *tables = malloc(sizeof(float) * (K * (t->M + 1) + t->N)), *prior = tables + K * t->M, *numbers = prior + K;
+    int done = tables != NULL;
+    if (done) logs_of(profiles, K, t->M, background, share, new);
+    for (Py_ssize_t i = 0; done && i < K * t->M; i++) tables[i] = (float)new[i] * t->scale[i % t->M];
+    for (Py_ssize_t k = 0; done && k < K; k++) prior[k] = (float)log(floored(weights[k], FLOOR));
+    done = done && pass_over(t, tables, NULL, prior, planes, numbers, counts, K, SOFT_MAX, beta);
+    for (Py_ssize_t k = 0; done && k < K; k++) sizes_of(planes + k * t->N, t->N, sizes + k, shares + k);
+    for (Py_ssize_t i = *energy = 0; done && i < t->N; i++) *energy -= numbers[i];
+    if (done) profiles_of(counts, K, t->M, t->C, new), profiles_of(sizes, 1, K, 1, shares);
+    free(tables);
+    return done;
+}
+
 /* What a call gives: arrays (None is NULL) and their bytes, whole numbers, and others, each in their order. */
 typedef struct {
     void *v[12];
     Py_ssize_t bytes[12], n[5];
-    double f[1];
+    double f[2];
 } Given;
 
 static PyObject *run(int (*kernel)(const Given *), PyObject *args)
@@ -873,26 +1070,47 @@ CALLED(pair_scales) /* held, labels, sizes, grids, weights (C,), rules (3,), out
     Cells c = CELLS(g);
     return pair_scales(c, (int32_t)g->n[0], g->n[3], g->v[4], g->v[5], g->v[6]);
 }
-CALLED(passes)
-/* counts (N, M) of floats or bytes, tables (K, M), given (K, N), prior (K,) or None, planes (K, N), numbers (N,) or None,
-   sums (K, M) or None; N, M, from, to, how; beta */
+CALLED(passes) /* counts (N, M) of floats or bytes, tables (K, M), given (K, N), planes (K, N), sums (K, M) or None; N, M, from, to */
 {
-    Py_ssize_t N = g->n[0], M = g->n[1], K = g->bytes[4] / 4 / N;
+    Py_ssize_t N = g->n[0], M = g->n[1], K = g->bytes[3] / 4 / N;
     const uint8_t *bytes = g->bytes[0] == N * M ? g->v[0] : NULL;
-    Passes p = {g->v[0], bytes, g->v[1], g->v[2], g->v[3], g->v[4], g->v[5], g->v[6], N, M, K, g->n[2], g->n[3], g->n[4],
-                (float)g->f[0]};
+    Passes p = {g->v[0], bytes, g->v[1], g->v[2], NULL, g->v[3], NULL, g->v[4], N, M, K, g->n[2], g->n[3], PRODUCTS, 1};
     Py_ssize_t n = (M + LANES - 1) / LANES;
     char *work = malloc(sizeof(vec) * (n * (FEW + 2 * (K + 7)) + (K + 7) * FEW / LANES + 2));
     if (work) passes(&p, (vec *)(((uintptr_t)work + sizeof(vec) - 1) / sizeof(vec) * sizeof(vec)));
     free(work);
     return work != NULL;
 }
+#define TABLE(g) {g->v[0], g->bytes[0] == g->n[0] * g->n[1] ? g->v[0] : NULL, g->v[1], g->n[0], g->n[1], g->n[2]}
+CALLED(step) /* counts, scale, profiles (K, M), weights, background or None, planes, counts, sizes, new profiles, weights, (1,); N, M, C; beta, share */
+{
+    Table t = TABLE(g);
+    return stepped(&t, g->v[2], g->v[3], g->v[4], g->f[1], g->f[0], g->bytes[3] / 8, g->v[5], g->v[6], g->v[7], g->v[8],
+                   g->v[9], g->v[10]);
+}
+CALLED(halves)
+/* counts, scale, planes (K, N), halves (K, N), fresh (K,), directions (n, M), counts (K, M), sizes, background or None,
+   kept (K, M), their sizes, energies that become gains; N, M, C, steps of power iteration, and of EM; beta, share */
+{
+    Table t = TABLE(g);
+    Halving h = {g->v[2], g->v[8], g->v[3], g->v[4], g->v[5], g->v[6], g->v[7], g->v[9], g->v[10], g->v[11], g->f[0], g->f[1],
+                 g->bytes[4], g->n[3], g->n[4]};
+    return halved(&t, &h);
+}
+CALLED(energies) /* counts (K, M), planes (K, N), out (K,); C; beta */
+{
+    Py_ssize_t K = g->bytes[2] / 8, M = g->bytes[0] / 8 / K, N = g->bytes[1] / 4 / K;
+    for (Py_ssize_t k = 0; k < K; k++)
+        ((double *)g->v[2])[k] = energy_of((double *)g->v[0] + k * M, M, g->n[0], (float *)g->v[1] + k * N, N, g->f[0]);
+    return 1;
+}
 
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
 static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(count), METHOD(number_parts),
                                 METHOD(describe_parts),
                                 METHOD(near_borders),
-                                METHOD(channel_scores), METHOD(pair_moments), METHOD(pair_scales), METHOD(passes), {NULL, NULL, 0, NULL}};
+                                METHOD(channel_scores), METHOD(pair_moments), METHOD(pair_scales), METHOD(passes),
+                                METHOD(step), METHOD(halves), METHOD(energies), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernels(void)

@@ -242,9 +242,9 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
     Vertical lines mark where the number rises. ``history`` is ``model.history_`` of the plain path, or the
     states of :func:`texseg.fitting.anneal.anneal`.
     """
-    ends = {(record.level, record.beta): record for record in history}
-    cooling = [record for (level, _), record in ends.items() if level == 0]
-    if len({record.beta for record in cooling}) < 2:
+    ends = {record.beta: record for record in history if not getattr(record, "level", 0)}
+    cooling = list(ends.values())
+    if len(cooling) < 2:
         raise ValueError(
             "annealing needs a history with several temperatures, as preset='plain' leaves behind; "
             f"got {len(cooling)} at the first level"

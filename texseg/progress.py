@@ -135,8 +135,8 @@ def _in_control_groups() -> list[int]:
             with contextlib.suppress(OSError, ValueError):  # "max", or beyond the container
                 room = int((folder / limit).read_text()) - int((folder / used).read_text())
                 left.append(room)
-                values = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-                left[-1] += int(values.get(unneeded, 0))
+                of_files = f"\n{(folder / 'memory.stat').read_text()}".partition(f"\n{unneeded} ")[2]
+                left[-1] += int(of_files.split("\n", 1)[0] or 0)
     return left
 
 

@@ -143,5 +143,5 @@ def quantize(values: NDArray, ends: Range, n_bins: int = 40) -> NDArray[np.uint8
     for at in range(0, len(bins), step):
         scaled = values[at : at + step] - np.float32(ends.low)
         scaled *= np.float32(n_bins / extent)
-        bins[at : at + step] = np.clip(scaled, 0, n_bins - 1, out=scaled)
+        bins[at : at + step] = scaled.clip(0, n_bins - 1, out=scaled)
     return bins

@@ -28,7 +28,6 @@ BACKGROUND = 2e-3
 """Share of the background in every profile: what a cluster has never seen is unlikely, not impossible."""
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
-_MADE = ("products", "soft-max", "halves")  # of products, by compiled loops
 _STRIP = 1024  # sites multiplied at once; the same for any number of threads, since it affects rounding
 
 
@@ -61,17 +60,14 @@ class Sites(CountOperator):
     stacks: tuple[tuple[int, ...], ...] = ()
     """Shape of each stack's sites, where the images are planes of stacks."""
     shape: tuple[int, int] = field(init=False)
+    n_channels: int = field(init=False)
     groups: NDArray[np.intp] = field(init=False, repr=False)  # (M,), the channel of every column
 
     def __post_init__(self) -> None:
         N, M = self.counts.shape
-        object.__setattr__(self, "shape", (N, M))
-        object.__setattr__(self, "groups", np.arange(M) // (M // self.n_channels))
-
-    @property
-    def n_channels(self) -> int:
-        """Number C of channels, since each sums to one in the background."""
-        return round(float(self.background.sum()))
+        n_channels = round(float(self.background.sum()))  # since each sums to one
+        derived = {"shape": (N, M), "n_channels": n_channels, "groups": np.arange(M) // (M // n_channels)}
+        self.__dict__.update(derived)
 
     @property
     def is_compiled(self) -> bool:
@@ -92,38 +88,32 @@ class Sites(CountOperator):
         parts = in_strips(lambda rows: B[rows].T @ self.counts[rows], self.shape[0])
         return sum(parts[1:], start=parts[0]).T * self.weights[:, None]
 
-    def passed(
-        self,
-        A: Floats | None,
-        how: str = "products",
-        given: Floats | None = None,
-        prior: Floats | None = None,
-        beta: float = 1.0,
-    ) -> tuple[Floats, Floats, Floats]:
-        """Compiled: what is made (N, K) of ``n @ A`` at each site, ``n.T @`` (K, M) that, log sums (N,).
-
-        That is ``beta n @ A + prior``, its "soft-max" over K, or the "halves" of pairs with these log-odds,
-        on the way back times ``given`` (N, K). Without ``A`` there is only the way back of this.
-        """
-        (N, M), counts, scale = self.shape, self.counts, self.weights
+    @property
+    def scaled(self) -> tuple[NDArray[Any], Floats]:
+        """Counts (N, M) as compiled loops take them, and what their columns are multiplied by, (M,)."""
         if isinstance(self.counts, PackedCounts):
-            counts, scale = self.counts.table, scale * self.counts.unit
+            return self.counts.table, self.weights * self.counts.unit
+        return self.counts, self.weights
+
+    def passed(self, A: Floats | None, given: Floats | None = None) -> tuple[Floats, Floats]:
+        """Compiled: ``n @ A`` (N, K), and ``n.T @`` (K, M) that times ``given`` (N, K), in one pass.
+
+        Without ``A`` there is only the way back of what is given.
+        """
+        (N, M), (counts, scale) = self.shape, self.scaled
         planes = None if given is None else np.ascontiguousarray(given.T, np.float32)
         tables = None if A is None else np.ascontiguousarray(A.T * scale, np.float32)
         out = planes if tables is None else np.empty((len(tables), N), np.float32)
         assert out is not None  # either is given
-        numbers, own = np.empty(N, np.float32), None if prior is None else prior.astype(np.float32)
-        is_back, way = given is not None or how != "products", _MADE.index(how)
-        strips = range(0, N, _STRIP)
-        sums = np.zeros((len(strips), len(out), M)) if is_back else None
+        strips, there = range(0, N, _STRIP), None if A is None else planes
+        sums = None if given is None else np.zeros((len(strips), len(out), M))
 
         def pass_over(at: int) -> None:
-            there = (planes if A is not None else None), own, out, numbers
             back = None if sums is None else sums[at // _STRIP]
-            kernels.passes(counts, tables, *there, back, N, M, at, min(at + _STRIP, N), way, float(beta))
+            kernels.passes(counts, tables, there, out, back, N, M, at, min(at + _STRIP, N))
 
         side_by_side(pass_over, strips)
-        return out.T, np.zeros(0) if sums is None else sums.sum(axis=0) * scale, numbers
+        return out.T, np.zeros(0) if sums is None else sums.sum(axis=0) * scale
 
     def _rows(self, wanted: range) -> scipy.sparse.csr_array:
         return scipy.sparse.csr_array(self.counts[wanted.start : wanted.stop : wanted.step] * self.weights)

@@ -1,4 +1,4 @@
-"""The driver: cooling, convergence, over-relaxation, growth with split and merge, coarse-to-fine levels.
+"""The driver: cooling, convergence, over-relaxation, growth with split and merge.
 
 The loop is a generator, which shows every step; leaving it stops the fit. At fixed temperature F never rises:
 an over-relaxed step that raises it is undone, and moves are made only when they lower it.
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.fitting.assignment import Floats
@@ -51,20 +50,9 @@ class State(NamedTuple):
     posteriors: Any  # (N, K) assignments for clusterings; None for observation-level models
     heldout: float  # value of the validation function (larger is better); NaN without one
     n_distinct: int  # distinguishable clusters, counted at the end of each temperature
-    level: int  # 0 is the first (coarsest) level
     step: int  # EM steps so far, including those undone but not those made while growing
     converged: bool  # whether this is the last step at its temperature
     transitions: tuple[Transition, ...] = ()  # the phase transitions so far, when clusters are grown
-
-
-class Level(NamedTuple):
-    """One level of a coarse-to-fine run ([1] section 5.4)."""
-
-    counts: CountMatrix  # (N, M), summed over the sites of every row
-    row_weights: Floats | None = None
-    """(N,), how many sites each row stands for; a row's temperature is this many times that of a site."""
-    parent: NDArray[np.intp] | None = None
-    """(N,), the row of the previous level that each row belongs to; not needed at the first level."""
 
 
 def geometric_schedule(start: float, stop: float, factor: float = 0.8) -> list[float]:
@@ -89,7 +77,7 @@ def last_of(states: Iterable[State]) -> State:
 
 def anneal(
     model: Any,
-    n: CountMatrix | Sequence[Level],
+    n: CountMatrix,
     schedule: Sequence[float] | None = None,
     *,
     rng: np.random.RandomState,
@@ -106,47 +94,32 @@ def anneal(
 ) -> Iterator[State]:
     """Fit a model by annealed EM, yielding every step ([1]_ section 5.1, over-relaxed by Eq. 63).
 
-    The ``schedule`` of inverse temperatures, by default from the first phase transition to 1, is that of the
-    first of several levels ``n``; ``growth`` is "split", or "split-merge", which also exchanges clusters.
+    The ``schedule`` of inverse temperatures is by default from the first phase transition to 1; ``growth`` is
+    "split", or "split-merge", which also exchanges clusters.
     """
-    levels = n if isinstance(n, list) and isinstance(n[0], Level) else [Level(n, row_weights)]
-    first = levels[0]
     if schedule is None:
-        hottest = 0.8 * critical_beta(model, first.counts, rng, first.row_weights)
+        hottest = 0.8 * critical_beta(model, n, rng, row_weights)
         schedule = geometric_schedule(min(hottest, 1.0), 1.0)
     # growth itself looks for clusters that are about to separate
     settings = StepLimits(validation, patience, over_relax, tol, max_steps, 1 if growth else CALM_STEPS)
     params = start
     if params is None:
-        params = model.initial(first.counts, 1 if growth else n_clusters, rng)
+        params = model.initial(n, 1 if growth else n_clusters, rng)
     posteriors, step, n_distinct = None, 0, 1
     growing = Growing(n_clusters, growth != "split", rng) if growth else None
-    for index, level in enumerate(levels):
-        if index and posteriors is not None:
-            posteriors = model.prolong(posteriors, level.parent)
-        for beta in schedule if index == 0 else schedule[-1:]:
-            problem = Problem(model, level.counts, beta, level.row_weights)
-            if growing is None and index == 0:
-                noise = (1 + perturbation * rng.uniform(-1, 1, value.shape) for value in params)
-                noisy = params._make(map(np.multiply, params, noise))
-                params = model.relax(noisy, noisy, 1.0, groups_of(level.counts))
-            for now, settled in _at_one_temperature(problem, params, posteriors, settings, growing):
-                step += now.cost
-                if settled:
-                    n_distinct = model.n_distinct(now.params)
-                yield State(
-                    now.params,
-                    beta,
-                    now.result.free_energy,
-                    now.result.posteriors,
-                    now.heldout,
-                    n_distinct,
-                    index,
-                    step,
-                    settled,
-                    growing.transitions if growing else (),
-                )
-            params, posteriors = now.params, now.result.posteriors
+    for beta in schedule:
+        problem = Problem(model, n, beta, row_weights)
+        if growing is None:
+            noise = (1 + perturbation * rng.uniform(-1, 1, value.shape) for value in params)
+            noisy = params._make(map(np.multiply, params, noise))
+            params = model.relax(noisy, noisy, 1.0, groups_of(n))
+        for now, settled in _at_one_temperature(problem, params, posteriors, settings, growing):
+            step += now.cost
+            if settled:
+                n_distinct = model.n_distinct(now.params)
+            found = now.params, beta, now.result.free_energy, now.result.posteriors, now.heldout, n_distinct
+            yield State(*found, step, settled, growing.transitions if growing else ())
+        params, posteriors = now.params, now.result.posteriors
 
 
 def _at_one_temperature(
@@ -222,4 +195,4 @@ def merge_down(
 def _visited(problem: Problem, now: Partition, visits: int) -> State:
     n_distinct = problem.model.n_distinct(now.params)
     energy = float(now.energies.sum())
-    return State(now.params, problem.beta, energy, now.Q, np.nan, n_distinct, 0, visits, True)
+    return State(now.params, problem.beta, energy, now.Q, np.nan, n_distinct, visits, True)

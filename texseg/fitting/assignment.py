@@ -201,41 +201,27 @@ class PottsField:
         presence = self._presence(row_weights, scores.dtype)
         local = scores.dtype.type(beta) * _planes(scores)
         planes = soft_max_over(local.copy()) if previous is None else _planes(previous).copy()
-        runs = planes.shape[:-2]
-        compiled = kernels is not None and local.dtype == np.float32 and len(self.grids[0]) == 2
-        if not compiled:
+        *runs, K, N = planes.shape
+        energies = np.empty((*runs, N), planes.dtype)
+        if kernels is not None and local.dtype == np.float32 and len(self.grids[0]) == 2:
+            taps = cv2.getGaussianKernel(round(8 * self.sigma + 1) | 1, self.sigma, cv2.CV_32F)
+            shares = None if presence is None else np.ascontiguousarray(presence, np.float32)
+            given = shares, np.array(self.grids, np.int32), taps, self.n_sweeps, K, float(self.strength)
+            every = zip(
+                planes.reshape(-1, K, N), local.reshape(-1, K, N), energies.reshape(-1, N), strict=True
+            )
+            side_by_side(lambda run: kernels.sweep(*run, *given), every)
+        else:
             pull = partial(self._field, presence=presence)
             planes = mean_field(local, pull, planes, self.n_sweeps)
-            field = pull(planes)
-
-        def energy(run: tuple[int, ...]) -> Floats:
-            if compiled:
-                return self._swept(planes[run], local[run], presence)
-            Q = planes[run]
-            surprise = np.log(np.maximum(Q, _TINY)) - np.where(Q > 0, local[run], 0)
-            found: Floats = np.einsum("kn,kn->n", Q, surprise - 0.5 * field[run])
-            return found
-
-        energies = np.stack(side_by_side(energy, np.ndindex(runs))).reshape(*runs, -1)
-        return Assignment(
-            np.moveaxis(planes, -1, 0), _weighted_sum(np.moveaxis(energies, -1, 0), row_weights)
-        )
-
-    def _swept(self, planes: Floats, local: Floats, presence: Floats | None) -> Floats:
-        """Sweep over one run's planes (K, N), in place, and give the energies (N,)."""
-        energies = np.empty(planes.shape[1], np.float32)
-        taps = cv2.getGaussianKernel(round(8 * self.sigma + 1) | 1, self.sigma, cv2.CV_32F)
-        grids = np.array(self.grids, np.int32)
-        weights = None if presence is None else np.ascontiguousarray(presence, np.float32)
-        kernels.sweep(
-            planes, local, energies, weights, grids, taps, self.n_sweeps, len(planes), float(self.strength)
-        )
-        return energies
+            surprise = np.log(np.maximum(planes, _TINY)) - np.where(planes > 0, local, 0)
+            np.einsum("...kn,...kn->...n", planes, surprise - 0.5 * pull(planes), out=energies)
+        return Assignment(_sites_first(planes), _weighted_sum(_sites_first(energies), row_weights))
 
     def field(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
         """``strength * G Q`` (N, ..., K): what the neighbours of every site add to its scores."""
         planes = self._field(_planes(posteriors), self._presence(row_weights, posteriors.dtype))
-        return np.moveaxis(planes, -1, 0)
+        return _sites_first(planes)
 
     def _presence(self, row_weights: Floats | None, dtype: np.dtype) -> Floats | None:
         if self.presence is not None or row_weights is None:
@@ -300,6 +286,10 @@ def along_first(stacks: Floats, weights: Floats) -> Floats:
 def _planes(values: Floats) -> Floats:
     """Values per site (N, ..., K) as (..., K, N), with sites contiguous."""
     return np.ascontiguousarray(values.transpose(*range(1, values.ndim), 0))
+
+
+def _sites_first(planes: Floats) -> Floats:
+    return planes.transpose(-1, *range(planes.ndim - 1))
 
 
 def _weighted_sum(values: Floats, row_weights: Floats | None) -> Any:

@@ -75,18 +75,7 @@ def settle(problem: Problem, now: Partition, settings: StepLimits) -> Partition:
 
 def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) -> tuple[Partition, Halves]:
     """Improve every tentative split by EM steps within its cluster; new ones start along the eigenvector."""
-    model, n, rows = problem.model, problem.n, problem.row_weights
-    halves = now.halves.copy()
-    if now.fresh.any():
-        params = now.params._replace(profiles=now.params.profiles[now.fresh])
-        unstable = model.instabilities(n, params, now.Q[:, now.fresh], rng, rows, max_iter=POWER_STEPS)
-        halves[:, now.fresh] = n @ unstable.directions.astype(halves.dtype) > 0
-    kept = model.stats(n, now.Q * halves, rows)
-    for _ in range(HALVES_STEPS if now.fresh.any() else 1):
-        halves, kept = model.halved(n, now.Q, now.stats, kept, problem.beta, rows)
-    left = type(kept)(*(np.maximum(whole - part, 0) for whole, part in zip(now.stats, kept, strict=True)))
-    stay = now.Q * halves
-    gains = now.energies - problem.energies(kept, stay) - problem.energies(left, now.Q - stay)
+    halves, kept, gains = problem.model.refined(problem.n, now, problem.beta, rng, problem.row_weights)
     return now._replace(halves=halves, fresh=np.zeros_like(now.fresh)), Halves(gains, kept)
 
 
@@ -123,7 +112,7 @@ def merge(
 def merge_losses(problem: Problem, now: Partition) -> Floats:
     """How much F would rise if clusters i < j were merged, shape (K, K), infinite elsewhere."""
     K = now.Q.shape[1]
-    i, j = np.triu_indices(K, 1)
+    i, j = np.nonzero(np.arange(K)[:, None] < np.arange(K))
     losses = np.full((K, K), np.inf)
     losses[i, j] = _losses_of(problem, now, i, j)
     return losses
@@ -228,11 +217,11 @@ class Growing:
         else:
             now = assess(problem, Q, result.stats, *self._halves)
         now, halves = refine_halves(problem, now, self.rng)
-        changed, room = now, self.n_clusters - len(halves.gains)
-        unstable = [k for k in np.argsort(-halves.gains) if halves.gains[k] > resolution(now.energies)]
-        for k in unstable[: max(room, 0)]:
-            self.transitions += (Transition(problem.beta, int(k), changed.Q.shape[1]),)
-            changed = assess(problem, *split(changed, int(k), halves))
+        changed, room = now, max(self.n_clusters - len(halves.gains), 0)
+        unstable = np.count_nonzero(halves.gains > resolution(now.energies))
+        for k in np.argsort(-halves.gains).tolist()[: min(room, unstable)]:
+            self.transitions += (Transition(problem.beta, k, changed.Q.shape[1]),)
+            changed = assess(problem, *split(changed, k, halves))
         if changed is now and self.exchanging and self._exchanges < MOVES:
             exchanged = exchange(problem, now, halves)
             if exchanged is not None:

@@ -41,8 +41,7 @@ class Problem(NamedTuple):
 
     def energies(self, stats: Any, Q: Floats) -> Floats:
         """Every cluster's part (K,) of F, with the best parameters for ``Q``."""
-        likelihood = self.model.cluster_energies(stats, groups_of(self.n))
-        return self.beta * likelihood + self.model.posterior.cluster_terms(Q, self.row_weights)
+        return np.asarray(self.model.energies(self.n, stats, Q, self.beta, self.row_weights))
 
 
 class Iteration(NamedTuple):
@@ -70,14 +69,14 @@ def descend(problem: Problem, params: Any, posteriors: Any, settings: StepLimits
         if eta > 1.0 and np.any(trial.free_energy > result.free_energy):
             eta, proposal, trial_cost = 1.0, result.params, 2
             trial = problem.step(proposal, result.posteriors)
-        drop = result.free_energy - trial.free_energy
-        if model.monotone and np.all(drop <= 0):
+        drop = np.asarray(result.free_energy - trial.free_energy)
+        if model.monotone and (drop <= 0).all():
             break
         yield Iteration(params, result, heldout, cost, False)
         params, result, cost = proposal, trial, trial_cost
         heldout = validation(params, result.posteriors)
         eta = eta * ETA_GROWTH if settings.over_relax and model.monotone else 1.0
-        calm = calm + 1 if np.all(abs(drop) < settings.tol * abs(result.free_energy)) else 0
+        calm = calm + 1 if (abs(drop) < settings.tol * abs(result.free_energy)).all() else 0
         if calm >= settings.calm_steps:
             break
     yield Iteration(params, result, heldout, cost, True)

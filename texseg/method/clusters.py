@@ -356,9 +356,9 @@ class Search:
         for state in run:
             new = state.transitions[seen:]
             seen += len(new)
-            energy, distinct_clusters = float(np.min(state.free_energy)), int(np.max(state.n_distinct))
-            step = len(self.history) + 1
-            self.history.append(Record(phase, step, state.beta, energy, distinct_clusters, level, new))
+            energy, n_distinct = np.asarray(state.free_energy).min(), np.asarray(state.n_distinct).max()
+            told = len(self.history) + 1, state.beta, float(energy), int(n_distinct), level, new
+            self.history.append(Record(phase, *told))
             yield state
 
 

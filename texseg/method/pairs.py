@@ -186,11 +186,11 @@ class Pairs:
         """
         separations = self.separations(distances)
         n_left = np.count_nonzero(self.areas.sum(axis=1) > 0)
-        windows = np.sort(self.areas.sum(axis=1)[np.stack([a, b])] / self._in_window, axis=0)
+        windows = np.sort(self.areas.sum(axis=1)[np.array([a, b])] / self._in_window, axis=0)
         total = self.areas.sum() / self._in_window
         extents, outlines, border = self._extents(), self.borders.sum(axis=1), self.borders[a, b]
-        means = np.stack([self.means[a, b], self.means[b, a]])  # (2, n, C), in windows of a, and of b
-        both = np.stack([self.covariances[a, b], self.covariances[b, a]])
+        means = np.array([self.means[a, b], self.means[b, a]])  # (2, n, C), in windows of a, and of b
+        both = np.array([self.covariances[a, b], self.covariances[b, a]])
         variances = np.diagonal(both, axis1=2, axis2=3) + _LEAST_VARIANCE
         channels = means.sum(axis=0) / np.sqrt(variances.mean(axis=0))
         falling = np.sort(channels, axis=1)[:, ::-1]
@@ -216,14 +216,14 @@ class Pairs:
             _log(falling[:, min(2, falling.shape[1] - 1)]),
             _log(np.median(channels, axis=1)),
             _log(channels.mean(axis=1)),
-            np.mean(channels > 1, axis=1),
-            np.mean(channels > 2, axis=1),
+            (channels > 1).mean(axis=1),
+            (channels > 2).mean(axis=1),
             _log(means.sum(axis=(0, 2)) / channels.shape[1], 0.01),
             _log(sides[0]),
             _log(sides[1]),
             *np.transpose([self.scales[pair] for pair in zip(a.tolist(), b.tolist(), strict=True)]),
         ]
-        return np.stack(values, axis=1)
+        return np.array(values).T.copy()
 
     def _scales_of_difference(self, a: int, b: int, variances: NDArray[np.float64]) -> NDArray[np.float64]:
         """How the difference behaves in larger windows, in single cells, and towards the common border."""

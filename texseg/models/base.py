@@ -228,10 +228,6 @@ class ClusteringModel(Model):
         counts = np.asarray(n.T @ flat, dtype=np.float64).T.reshape(*Q.shape[1:], n.shape[1])
         return Stats(counts, np.asarray(c @ flat, dtype=np.float64).reshape(Q.shape[1:]))
 
-    def prolong(self, posteriors: Floats, parent: Labels) -> Floats:
-        """Posteriors of the next finer level, whose rows begin like their parents ([1] section 5.4)."""
-        return posteriors[parent]
-
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:

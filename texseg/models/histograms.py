@@ -13,8 +13,10 @@ import numpy as np
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.counts.sites import BACKGROUND, Sites, mix_background
 from texseg.fitting.assignment import Floats, SoftMax
+from texseg.fitting.moves import HALVES_STEPS, POWER_STEPS, Partition
 from texseg.models import base
 from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step, Weights
+from texseg.threads import kernels
 
 _TINY = 1e-30  # in place of zero
 
@@ -57,41 +59,82 @@ class HistogramClustering(ClusteringModel):
         row_weights: Weights = None,
     ) -> Step:
         """One EM iteration; of stored sites without a prior on their map, in one pass over them."""
-        if not self._in_one_pass(n, row_weights) or params.profiles.ndim > 2:
+        if not self._is_compiled(n, row_weights) or params.profiles.ndim > 2:
             return super().step(n, params, beta, posteriors, row_weights)
-        logs, prior = base.log_floored(self.profiles(params), np.float32), base.log_floored(params.weights)
-        Q, counts, log_sums = n.passed(logs.T, "soft-max", prior=prior, beta=beta)
-        stats = Stats(counts, Q.sum(axis=0, dtype=np.float64))
-        return Step(self.m_step(stats, n.groups), -float(log_sums.sum(dtype=np.float64)), Q, stats)
-
-    def _in_one_pass(self, n: CountMatrix, row_weights: Weights) -> bool:
-        return (
-            row_weights is None and isinstance(n, Sites) and n.is_compiled and type(self.posterior) is SoftMax
+        (K, M), N = params.profiles.shape, n.shape[0]
+        given, new = Profiles(*map(_doubles, params)), Profiles(np.empty((K, M)), np.empty(K))
+        stats, planes, energy = (
+            Stats(np.empty((K, M)), np.empty(K)),
+            np.empty((K, N), np.float32),
+            np.empty(1),
         )
+        results = planes, *stats, *new, energy
+        kernels.step(*n.scaled, *given, self._behind, *results, N, M, n.n_channels, float(beta), self.share)
+        return Step(new, float(energy[0]), planes.T, stats)
 
-    def halved(
-        self, n: CountMatrix, Q: Floats, stats: Stats, kept: Stats, beta: float, row_weights: Weights = None
-    ) -> tuple[Floats, Stats]:
-        """One EM step within every cluster between two halves, of which one is ``kept``.
+    def _is_compiled(self, n: CountMatrix, row_weights: Weights) -> bool:
+        is_plain = type(self) is HistogramClustering and type(self.posterior) is SoftMax
+        return is_plain and row_weights is None and isinstance(n, Sites) and n.is_compiled
 
-        Return the fraction (N, K) of each row's share that is kept, and the expected counts of these.
+    @property
+    def _behind(self) -> Floats | None:
+        return None if self.background is None else np.ascontiguousarray(self.background, np.float32)
+
+    def energies(
+        self, n: CountMatrix, stats: Stats, Q: Floats, beta: float, row_weights: Weights = None
+    ) -> Floats:
+        """Every cluster's part (K,) of F, with the best parameters for ``Q`` (N, K)."""
+        if self._is_compiled(n, row_weights):
+            energies = np.empty(len(stats.sizes))
+            kernels.energies(stats.counts, _planes(Q), energies, n.n_channels, float(beta))
+            return energies
+        S = stats.counts
+        totals = S.reshape(len(S), int(groups_of(n)[-1]) + 1, -1).sum(axis=2)
+        likelihood = (totals * base.log_floored(totals)).sum(axis=1) - (S * base.log_floored(S)).sum(axis=1)
+        return beta * likelihood + self.posterior.cluster_terms(Q, row_weights)
+
+    def refined(
+        self, n: CountMatrix, now: Partition, beta: float, rng: Rng, row_weights: Weights = None
+    ) -> tuple[Floats, Stats, Floats]:
+        """Fractions (N, K) of each row's share that stay if a cluster is halved, what stays, and gains (K,).
+
+        Fresh halves start along the leading direction; all are refined by EM steps within their cluster.
         """
+        (K, M), Q, stats, fresh = now.stats.counts.shape, now.Q, now.stats, now.fresh
+        n_steps = HALVES_STEPS if fresh.any() else 1
+        if self._is_compiled(n, row_weights):
+            halves, kept = _planes(now.halves).copy(), Stats(np.empty((K, M)), np.empty(K))
+            starts, gains = _doubles(rng.standard_normal((M, fresh.sum())).T), now.energies.copy()
+            given = _planes(Q), halves, fresh, starts, *stats, self._behind, *kept, gains
+            sizes = *n.shape, n.n_channels, POWER_STEPS, n_steps
+            kernels.halves(*n.scaled, *given, *sizes, float(beta), self.share)
+            return halves.T, kept, gains
+        halves = now.halves.copy()
+        if fresh.any():
+            params = Profiles(now.params.profiles[fresh], now.params.weights)
+            unstable = self.instabilities(n, params, Q[:, fresh], rng, row_weights, max_iter=POWER_STEPS)
+            halves[:, fresh] = n @ unstable.directions.astype(halves.dtype) > 0
+        kept = self.stats(n, Q * halves, row_weights)
+        for _ in range(n_steps):
+            halves = self._halved(n, stats, kept, beta, row_weights)
+            kept = self.stats(n, Q * halves, row_weights)
+        left, stay = Stats(*(np.maximum(a - b, 0) for a, b in zip(stats, kept, strict=True))), Q * halves
+        parts = (self.energies(n, *part, beta, row_weights) for part in ((kept, stay), (left, Q - stay)))
+        return halves, kept, now.energies - sum(parts)
+
+    def _halved(self, n: CountMatrix, stats: Stats, kept: Stats, beta: float, row_weights: Weights) -> Floats:
+        """E-step within every cluster between two halves, of which one is ``kept``: its fractions (N, K)."""
         groups, left = groups_of(n), np.maximum(stats.counts - kept.counts, 0)
-        parts = (self._mixed(self.normalised(part, groups)) for part in (kept.counts, left))
-        one, other = map(base.log_floored, parts)
+        one, other = (
+            base.log_floored(self._mixed(self.normalised(part, groups))) for part in (kept.counts, left)
+        )
         share = (kept.sizes / np.maximum(stats.sizes, _TINY)).clip(0, 1)
         weights = np.stack([share, 1 - share], axis=-1)
         dtype = base.working_dtype(n)
-        if self._in_one_pass(n, row_weights):
-            odds = -np.diff(np.log(np.maximum(weights, _TINY)))[:, 0]
-            ratio = (one - other).T.astype(np.float32)
-            halves, counts, _ = n.passed(ratio, "halves", given=Q, prior=odds, beta=beta)
-            return halves, Stats(counts, np.einsum("nk,nk->k", Q, halves).astype(np.float64))
         contrast = base.per_site(np.asarray(n @ (one - other).T.astype(dtype), dtype=dtype), row_weights)
         # every cluster is a run of its own; pairs last, each with all of its sites side by side
         pairs = np.stack([contrast.T, np.zeros_like(contrast.T)]).transpose(2, 1, 0)
-        halves = self.posterior(pairs, beta, weights, None, row_weights).posteriors[..., 0]
-        return halves, self.stats(n, Q * halves, row_weights)
+        return self.posterior(pairs, beta, weights, None, row_weights).posteriors[..., 0]
 
     def m_step(
         self, stats: Stats, groups: Labels, params: Any = None, explained: Floats | None = None
@@ -106,12 +149,6 @@ class HistogramClustering(ClusteringModel):
         noise = 1.0 + (spread * rng.uniform(-1, 1, (n_clusters, n.shape[1])) if n_clusters > 1 else 0.0)
         counts = base.mean_profile(n) * noise
         return Profiles(base.normalise_profiles(counts, groups_of(n)), np.full(n_clusters, 1.0 / n_clusters))
-
-    def cluster_energies(self, stats: Stats, groups: Labels) -> Floats:
-        """``-sum_j S_kj log q_kj`` (K,) with the best profiles: the energy of every cluster."""
-        S = stats.counts
-        totals = S.reshape(len(S), int(groups[-1]) + 1, -1).sum(axis=2)
-        return (totals * base.log_floored(totals)).sum(axis=1) - (S * base.log_floored(S)).sum(axis=1)
 
     def n_distinct(self, params: Profiles) -> Any:
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
@@ -158,7 +195,7 @@ class HistogramClustering(ClusteringModel):
         for _ in range(max_iter):
             u /= np.sqrt(np.maximum((metric * u * u).sum(axis=0), FLOOR**2))
             if isinstance(n, Sites) and n.is_compiled:
-                t, back, _ = n.passed(u.astype(dtype), given=within)
+                t, back = n.passed(u.astype(dtype), within)
                 moved = back.T * scale
             else:
                 t = np.asarray(n @ u.astype(dtype))
@@ -174,3 +211,12 @@ class HistogramClustering(ClusteringModel):
 def _centred(u: Floats, q: Floats, groups: Labels) -> Floats:
     """Subtract each group's mean of ``u`` (M, K) under ``q``: directions in which profiles keep their sum."""
     return u - np.broadcast_to(base.group_sums((q * u).T, groups), u.T.shape).T
+
+
+def _doubles(values: Floats) -> Floats:
+    return np.ascontiguousarray(values, np.float64)
+
+
+def _planes(values: Floats) -> Floats:
+    """Values per site (N, K) as (K, N)."""
+    return np.ascontiguousarray(values.T, np.float32)

@@ -103,10 +103,6 @@ class TwoSidedClustering(Model):
         """Count the row clusters of non-zero weight whose joint frequencies differ (by more than 1 %)."""
         return base.count_distinct(base.normalise(params.joint[params.row_weights > FLOOR]))
 
-    def prolong(self, posteriors: Sides, parent: Labels) -> Sides:
-        """Posteriors for the next finer level: rows start like their parents, columns stay (section 5.4)."""
-        return Sides(posteriors.rows[parent], posteriors.columns)
-
     def by_weight(self, params: Blocks, posteriors: Sides) -> tuple[Blocks, Sides]:
         """Return parameters and posteriors with the heaviest clusters of rows and of columns first."""
         rows, columns = base.heaviest_first(params.row_weights), base.heaviest_first(params.column_weights)

@@ -76,7 +76,7 @@ def compose(
     sources, anchors = np.empty(n_pieces, np.intp), np.empty((n_pieces, _TRIES), np.intp)
     inside: dict[tuple[int, int], NDArray[np.intp]] = {}
     for piece, label in enumerate(given.tolist()):
-        sources[piece] = source = int(np.searchsorted(shares[:, label], rng.random(), "right"))
+        sources[piece] = source = int(shares[:, label].searchsorted(rng.random(), "right"))
         if (source, label) not in inside:
             inside[source, label] = np.flatnonzero(usable[source] == label)
         anchors[piece] = rng.integers(0, len(inside[source, label]), _TRIES)
