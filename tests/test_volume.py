@@ -86,6 +86,26 @@ def test_a_report_of_a_volume_is_refused(mosaic, model, tmp_path):
         model.report(tmp_path / "r.html", mosaic.image)
 
 
+def test_a_fitted_volume_is_shown_in_a_notebook(mosaic, model, stack):
+    for found in (model, TextureSegmenter(2, planes="z").fit(stack[0])):
+        page = found._repr_html_()
+        assert "<img" in page and "<table>" in page
+        sides = " x ".join(map(str, (*found.labels_.shape[:0:-1], len(found.labels_))))
+        assert f"{sides} pixels" in repr(found) and f"{sides} pixels" in repr(found.hierarchy_)
+
+
+def test_a_volume_from_a_file_tells_its_sides_and_gets_coordinates(mosaic, tmp_path):
+    pytest.importorskip("xarray")
+    texseg.write_labels(tmp_path / "v.tif", mosaic.truth[:9], pixel_size=PixelSize(2.0, 3.0, "um", 5.0))
+    image = texseg.read_volume(tmp_path / "v.tif")
+    assert repr(image) == f"Image(TIFF, {SIZE} x {SIZE} x 9 voxels, grey, uint8, voxels of 3 x 2 x 5 um)"
+    assert "<img" in image._repr_html_()
+    labels = image.to_xarray(mosaic.truth[:9])
+    assert labels.dims == ("z", "y", "x") and [float(labels[axis][1]) for axis in "zyx"] == [7.5, 3, 4.5]
+    with pytest.raises(ValueError, match="values must have the planes, height and width of the image"):
+        image.to_xarray(mosaic.truth[0])
+
+
 @pytest.mark.parametrize("scales", [(6,), (5, 11)])
 def test_the_number_is_chosen_in_space_as_in_the_plane(scales):
     """What was learned from images about one texture or two holds for cells of voxels."""

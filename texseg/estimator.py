@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import estimator_html_repr
 
-from texseg.io.display import html_picture, to_rgb
+from texseg.io.display import html_picture, size_in_words, to_rgb
 from texseg.io.regions import segment_table
 from texseg.parameters import documents_parameters
 from texseg.segmenter import Segmenter
@@ -82,8 +82,7 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
         if (labels := getattr(self, "labels_", None)) is not None:
             images = labels if isinstance(labels, list) else [labels]
             found += f" in {len(images)} images" if len(images) > 1 else " in"
-            sides = " x ".join(map(str, (*images[0].shape[-2:][::-1], *images[0].shape[:-2])))
-            found += f"{' of' * (len(images) > 1)} {sides} pixels"
+            found += f"{' of' * (len(images) > 1)} {size_in_words(images[0].shape)} pixels"
         names = ", ".join(name for name in self.names_ if name)
         return f"{text}: {found}" + f", named {names}" * bool(names)
 
@@ -93,16 +92,16 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
         if not isinstance(labels, np.ndarray) or self._division is None:
             return str(estimator_html_repr(self))
         scene = self._division.scenes[0]
-        picture = np.full((*labels.shape, 3), 255, np.uint8)
+        picture = None
         if scene.planes is not None and scene.shape == labels.shape:
-            picture = to_rgb(np.stack(scene.planes.bands, axis=-1), scene.mask)
+            picture = to_rgb(np.stack(scene.planes.bands, axis=-1), scene.mask, labels.ndim)
         lines = [escape(repr(self))]
         if hasattr(self, "selection_"):
             lines.append(f"number chosen: {escape(str(self.selection_))}")
         rows = "".join(
             f'<tr><td style="background:{row.colour}">&emsp;</td><td>{row.label} {escape(row.name)}</td>'
             f"<td>{row.fraction:.1%}</td></tr>"
-            for row in segment_table(labels, names=self.names_)
+            for row in segment_table(labels.reshape(-1, labels.shape[-1]), names=self.names_)
         )
         return f"{html_picture(picture, labels)}<p>{'<br>'.join(lines)}</p><table>{rows}</table>"
 

@@ -39,9 +39,19 @@ def displayable(pixels: NDArray, low: float, high: float) -> NDArray[np.float32]
     return light if light.shape[2] == 3 else np.repeat(light.mean(axis=-1, keepdims=True), 3, axis=-1)
 
 
-def to_rgb(image: ArrayLike, mask: NDArray[np.bool_] | None = None) -> NDArray[np.uint8]:
-    """Picture (H, W, 3) of an image (H, W) or (H, W, C), stretched between percentiles of valid pixels."""
+def size_in_words(shape: Sequence[int]) -> str:
+    """Columns and rows of an image, and planes of a volume: "48 x 40", "48 x 40 x 6"."""
+    return " x ".join(map(str, (shape[-1], shape[-2], *shape[:-2])))
+
+
+def to_rgb(image: ArrayLike, mask: NDArray[np.bool_] | None = None, n_axes: int = 2) -> NDArray[np.uint8]:
+    """Picture (H, W, 3) of an image (H, W) or (H, W, C), stretched between percentiles of valid pixels.
+
+    Of a volume, with three axes, it shows the orthogonal cuts.
+    """
     pixels = np.asarray(image)
+    if n_axes == 3:
+        pixels, mask = orthogonal_cuts(pixels), None if mask is None else orthogonal_cuts(mask)
     if pixels.ndim not in (2, 3) or 0 in pixels.shape:
         raise ValueError(f"an image to show must have shape (H, W) or (H, W, C), got {pixels.shape}")
     return np.rint(displayable(pixels, *display_range(pixels, mask))).astype(np.uint8)
@@ -82,8 +92,13 @@ def draw_overlay(
             _draw_number(picture, str(label), row, column, enlarged)
 
 
-def html_picture(picture: NDArray[np.uint8], labels: NDArray[np.integer] | None = None) -> str:
-    """Show a picture (H, W, 3) in a notebook, reduced, with the overlay of labels (H, W) if given."""
+def html_picture(picture: NDArray[np.uint8] | None, labels: NDArray[np.integer] | None = None) -> str:
+    """Show a picture (H, W, 3), or white, in a notebook, reduced, with the overlay of labels if given."""
+    if labels is not None and labels.ndim == 3:
+        labels = orthogonal_cuts(labels)
+    if picture is None:
+        assert labels is not None
+        picture = np.full((*labels.shape, 3), 255, np.uint8)
     step = -(-max(picture.shape) // _NOTEBOOK_SIDE)
     small = np.ascontiguousarray(picture[::step, ::step])
     if labels is not None:

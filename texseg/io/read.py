@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io import raster
-from texseg.io.display import html_picture, to_rgb
+from texseg.io.display import html_picture, size_in_words, to_rgb
 from texseg.io.files import (
     SNIFF_BYTES,
     WRONG_SIZE,
@@ -90,41 +90,41 @@ class Image(NamedTuple):
 
     def __repr__(self) -> str:
         """Say what one wants to know first."""
-        height, width, *bands = self.pixels.shape
         size, system = self.pixel_size, None if self.geo is None else self.geo.epsg
-        colours = f"{bands[0]} bands" if bands else "grey"
-        parts = [f"{width} x {height} pixels", colours, str(self.pixels.dtype)]
+        colours = "grey" if self.channel_axis is None else f"{self.pixels.shape[-1]} bands"
+        unit = "pixels" if len(self.shape) == 2 else "voxels"
+        parts = [f"{size_in_words(self.shape)} {unit}", colours, str(self.pixels.dtype)]
         parts += [] if self.mask is None else [f"{1 - self.mask.mean():.1%} without data"]
-        parts += [] if size is None else [f"pixels of {size}"]
+        parts += [] if size is None else [f"{unit} of {size}"]
         parts += [] if system is None else [f"EPSG:{system}"]
         return f"Image({', '.join([self.header.format, *parts])})"
 
     def _repr_html_(self) -> str:
-        return f"{html_picture(to_rgb(self.pixels, self.mask))}<p>{self!r}</p>"
+        return f"{html_picture(to_rgb(self.pixels, self.mask, len(self.shape)))}<p>{self!r}</p>"
 
     def to_xarray(self, values: NDArray[Any] | None = None, name: str = "labels") -> Any:
-        """Put labels, or other values (H, W), into an :class:`xarray.DataArray` with the file's coordinates.
+        """Put labels, or other values (H, W) or (D, H, W), into an :class:`xarray.DataArray`.
 
-        They are the middles of the pixels, on the earth (unless the image is rotated there) or in the unit of
-        the pixel size; where the file states neither, there are none. Needs xarray:
-        ``read_image("scene.tif").to_xarray(labels).to_netcdf("labels.nc")``.
+        Its coordinates are those of the file: the middles of the pixels, on the earth (unless the image is
+        rotated there) or in the unit of the pixel size; where the file states neither, there are none. Needs
+        xarray: ``read_image("scene.tif").to_xarray(labels).to_netcdf("labels.nc")``.
         """
         from xarray import DataArray
 
-        values = self.pixels if values is None else np.asarray(values)
-        if values.shape[:2] != self.pixels.shape[:2] or values.ndim not in (2, 3):
-            raise ValueError(
-                f"values must have the height and width of the image, {self.pixels.shape[:2]}, "
-                f"got {values.shape}"
-            )
-        rows, columns = (np.arange(side) + 0.5 for side in values.shape[:2])
+        values, n_axes = self.pixels if values is None else np.asarray(values), len(self.shape)
+        if values.shape[:n_axes] != self.shape or values.ndim - n_axes not in (0, 1):
+            sides = "planes, " * (n_axes == 3) + "height and width"
+            raise ValueError(f"values must have the {sides} of the image, {self.shape}, got {values.shape}")
+        *planes, rows, columns = (np.arange(side) + 0.5 for side in self.shape)
         affine, epsg = (None, None) if self.geo is None else (self.geo.transform, self.geo.epsg)
         size, coordinates, units = self.pixel_size, {}, {}
         if affine is not None and affine.b == affine.d == 0:
             coordinates = {"y": affine.e * rows + affine.f, "x": affine.a * columns + affine.c}
         elif affine is None and size is not None:
             coordinates, units = {"y": rows * size.height, "x": columns * size.width}, {"units": size.unit}
-        dims = ("y", "x", "band")[: values.ndim]
+            if planes and size.depth is not None:
+                coordinates["z"] = planes[0] * size.depth
+        dims = ("z", "y", "x", "band")[3 - n_axes : 3 - n_axes + values.ndim]
         array = DataArray(values, coordinates, dims, name, {} if epsg is None else {"crs": f"EPSG:{epsg}"})
         for axis in coordinates:
             array[axis].attrs.update(units)

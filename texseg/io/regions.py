@@ -34,7 +34,8 @@ class PixelSize(NamedTuple):
     depth: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.width:g} x {self.height:g} {self.unit}"
+        depth = "" if self.depth is None else f" x {self.depth:g}"
+        return f"{self.width:g} x {self.height:g}{depth} {self.unit}"
 
 
 PIXELS = PixelSize()

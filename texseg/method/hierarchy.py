@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from texseg.channels.axes import resized
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites
+from texseg.io.display import size_in_words
 from texseg.method.number import MergeTree, grouped
 from texseg.method.seeds import painted_cells
 from texseg.models.histograms import HistogramClustering, Profiles
@@ -47,7 +48,7 @@ class Hierarchy:
 
     def __repr__(self) -> str:
         """Say which numbers of segments there are."""
-        shapes = ", ".join(f"{image.shape[1]} x {image.shape[0]}" for image in self.finest[:3])
+        shapes = ", ".join(size_in_words(image.shape) for image in self.finest[:3])
         more = ", ..." * (len(self.finest) > 3)
         return f"Hierarchy(1 to {len(self.merges) + 1} segments of {shapes}{more} pixels; labels(k) has k)"
 
