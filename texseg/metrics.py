@@ -89,8 +89,8 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
     if test.size == 0:
         what = "are empty" if ignore_label is None else f"have no pixel whose truth is not {ignore_label}"
         raise ValueError(f"labels and truth {what}; nothing can be compared")
-    label_values, rows = np.unique(test.ravel(), return_inverse=True)
-    truth_values, columns = np.unique(reference.ravel(), return_inverse=True)
+    label_values, rows = _distinct(test)
+    truth_values, columns = _distinct(reference)
     shape = (len(label_values), len(truth_values))
     if shape[0] * shape[1] > LARGEST_TABLE:
         raise ValueError(
@@ -99,6 +99,16 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
         )
     counts = np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1])
     return Contingency(counts.reshape(shape).astype(np.int64), label_values, truth_values)
+
+
+def _distinct(values: NDArray[np.integer]) -> tuple[NDArray[np.integer], NDArray[np.intp]]:
+    """Distinct values, ascending, and the place of each element among them; a table serves small numbers."""
+    low, high = int(values.min()), int(values.max())
+    if high > 2**53 or high - low > values.size:
+        return np.unique(values.ravel(), return_inverse=True)
+    codes = values.ravel().astype(np.intp) - low
+    used = np.bincount(codes) > 0
+    return (np.flatnonzero(used) + low).astype(values.dtype), (np.cumsum(used) - 1)[codes]
 
 
 def best_matching(counts: ArrayLike) -> NDArray[np.intp]:
@@ -133,7 +143,7 @@ def match_labels(
     """
     test, target = _check_pair(labels, reference, "reference", ignore_label)
     lowest, highest, int32 = int(target.min()), int(target.max()), np.iinfo(np.int32)
-    values, codes = np.unique(test.ravel(), return_inverse=True)
+    values, codes = _distinct(test)
     if not int32.min <= lowest <= highest <= int32.max - len(values):
         raise ValueError(
             f"reference of match_labels has labels {lowest} ... {highest}, which leave the range of int32; "
