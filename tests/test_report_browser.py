@@ -16,6 +16,7 @@ from report_scene import SHAPE, scene, truth_level
 from texseg import TextureSegmenter, read_labels
 from texseg.method.number import Selection
 from texseg.report import write_index, write_report
+from texseg.synth import solid, volume
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 DRIVER = shutil.which("chromedriver")
@@ -492,6 +493,51 @@ def test_the_table_fits_a_phone(page):
         assert table["x"] + table["width"] <= 360
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_slider_and_clicks_move_through_the_planes_of_a_volume(browser, tmp_path, monkeypatch):
+    """The plane, the cuts through the chosen row and column, tables and saved labels belong together."""
+    image, truth = volume([solid("fibres", 40, 6, (1, 0, 0)), solid("foam", 40, 10)])
+    model = TextureSegmenter(2, spatial_dims=3).fit(image)
+    model.report(tmp_path / "rock.html", image)
+    browser.get((tmp_path / "rock.html").as_uri())
+    wait_until(browser, "document.documentElement.dataset.ready === 'complete'")
+    assert text(browser, "plane-value") == "20" and text(browser, "unit") == "voxels"
+    for z in (3, 30):
+        slide(browser, "plane", z)
+        assert text(browser, "plane-value") == str(z)
+        assert (saved_labels(browser) == model.labels_[z]).all()
+        top = browser.execute_script(
+            "const of = id => document.getElementById(id).getBoundingClientRect();"
+            "return (of('sheet').top - of('image').top) / of('sheet').height"
+        )
+        assert top == pytest.approx(z, abs=0.01)  # the film is moved so that this plane is seen
+    press(browser, "\ue00e")  # page up
+    assert text(browser, "plane-value") == "31"
+    cut = browser.find_element("id", "cut-row")
+    assert (cut.get_attribute("width"), cut.get_attribute("height")) == ("40", "40")
+    browser.execute_script("arguments[0].scrollIntoView()", cut)
+    offset = int(-0.5 * cut.size["width"] + 3.5 * cut.size["width"] / 40), int(-0.3 * cut.size["height"])
+    ActionChains(browser).move_to_element_with_offset(cut, *offset).click().perform()
+    assert text(browser, "plane-value") == "8"
+    assert browser.execute_script("return [state.plane, state.column]") == [8, 3]
+    assert browser.find_elements("css selector", "#cuts figcaption")[1].text == "y, z at x 3"
+    point_at(browser, 64, 48)  # the middle, in the shape of the other scene
+    label = model.labels_[8, 20, 20]
+    assert text(browser, "readout").startswith(f"x 20, y 20, z 8 \N{MIDDLE DOT} segment {label}")
+    press(browser, "1")
+    part = browser.find_elements("css selector", "#parts button")[0]
+    part.click()
+    assert f", z {text(browser, 'plane-value')}" in part.text
+    assert text(browser, "thinned") == ""
+    monkeypatch.setattr("texseg.report.pictures._MOST_VOXELS", 20 * 20 * 10)
+    monkeypatch.setattr("texseg.report.pictures._MOST_PLANES", 10)
+    model.report(tmp_path / "rock.html", image)
+    browser.refresh()
+    wait_until(browser, "document.documentElement.dataset.ready === 'complete'")
+    assert text(browser, "thinned") == "Shown are 10 of 40 planes, each at 20 x 20 pixels."
+    assert (saved_labels(browser) == model.labels_[22, 1::2, 1::2]).all()
+    assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 
 
 def test_light_and_dark(page):

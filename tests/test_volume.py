@@ -3,12 +3,14 @@
 import copy
 import json
 from dataclasses import replace
+from io import BytesIO
 
 import numpy as np
 import pytest
 import tifffile
 from click.testing import CliRunner
 from PIL import Image
+from report_scene import content_of, picture_bytes
 
 import texseg
 from texseg import TextureSegmenter
@@ -81,9 +83,24 @@ def test_strokes_correct_a_volume_and_segments_can_be_merged(mosaic, model):
     assert finer.merge([(2, 3)]).confidence_.shape == mosaic.image.shape
 
 
-def test_a_report_of_a_volume_is_refused(mosaic, model, tmp_path):
-    with pytest.raises(ValueError, match="reports show images, not volumes"):
-        model.report(tmp_path / "r.html", mosaic.image)
+def test_a_report_of_a_volume_has_its_planes(mosaic, model, tmp_path, monkeypatch):
+    """They stand below each other; places lie in their segment; a large one is thinned."""
+    model.report(tmp_path / "r.html", mosaic.image, pixel_size=(1.0, 1.0, "um", 2.0))
+    content = content_of(tmp_path / "r.html")
+    assert content["planes"] == list(range(SIZE)) and content["shown"] == [SIZE, SIZE]
+    assert content["steps"] == [2, 1]
+    (own,) = (level for level in content["levels"] if level["n"] == 2)
+    shown = np.asarray(Image.open(BytesIO(picture_bytes(own["labels"])[1])))
+    assert (shown.reshape(model.labels_.shape) == model.labels_).all()
+    assert [row["pixels"] for row in own["segments"]] == np.bincount(model.labels_.ravel())[1:].tolist()
+    for row in own["segments"]:
+        for y, x, z in (*row["samples"], *(part[5:] for part in row["parts"])):
+            assert model.labels_[z, y, x] == row["label"]
+    monkeypatch.setattr("texseg.report.pictures._MOST_VOXELS", 20 * 20 * 10)
+    monkeypatch.setattr("texseg.report.pictures._MOST_PLANES", 10)
+    model.report(tmp_path / "r.html", mosaic.image)
+    content = content_of(tmp_path / "r.html")
+    assert content["shown"] == [20, 20] and content["planes"] == list(range(2, SIZE, 4))
 
 
 def test_a_fitted_volume_is_shown_in_a_notebook(mosaic, model, stack):

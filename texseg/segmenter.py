@@ -335,8 +335,6 @@ class Segmenter(Editable):
         :func:`texseg.report.write_report`.
         """
         self._check_is_fitted()
-        if self._settings().n_axes == 3:
-            raise ValueError("reports show images, not volumes; use texseg.plot.cuts and volume_table")
         texseg.report.write_report(self, image, path, mask=mask, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:

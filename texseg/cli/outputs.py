@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
 _ON_DEMAND = ("confidence", "probabilities", "intervals", "regions", "polygons", "report")
-_OF_VOLUMES = frozenset("labels overlay confidence segments run".split())
+_OF_VOLUMES = frozenset("labels overlay confidence segments report run".split())
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 _DIGITS = 4  # of probabilities; further ones depend on the number of threads
 _ROWS = 128  # of pixels whose regions are found at once, of an image that comes in several bands
@@ -434,16 +434,20 @@ def _write_of_volume(files: Files, found: Labelled) -> None:
 
 
 def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing: Writing) -> Any:
-    """Write the reports of the pages; return the entry of the first, None without any."""
-    entries = []
-    for path, page in zip(paths, found.pages, strict=False):
+    """Write the reports of the pages, or the one of a volume; return the entry of the first, if any."""
+    entries, pages = [], found.pages
+    if found.is_volume and paths:
+        maps = [page.confidence for page in pages if page.confidence is not None]
+        planes = (np.stack([page.image for page in pages]), np.stack([page.labels for page in pages]))
+        pages = [Page(pages[0].source, *planes, np.stack(maps), planes[1] > 0)]
+    for path, page in zip(paths, pages, strict=False):
         from texseg.report import write_report
 
         of_page = shown(path.stem).removeprefix(shown(item.name.name)).removesuffix("_report")
         seen: Any = copy.copy(found.model)
-        seen.channel_axis = -1 if page.image.ndim == 3 else None
+        seen.channel_axis = -1 if page.image.ndim > page.labels.ndim else None
         # of labels of the fit itself the report shows the hierarchy, too
-        is_fit = page.labels is getattr(found.model, "labels_", None)
+        is_fit = np.array_equal(page.labels, getattr(found.model, "labels_", ()))
         entry = write_report(
             seen,
             page.image,
@@ -452,11 +456,11 @@ def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing:
             labels=None if is_fit else page.labels,
             confidence=None if is_fit else page.confidence,
             names=found.names,
-            title=shown(item.name) + (of_page if len(found.pages) > 1 else ""),
+            title=shown(item.name) + (of_page if len(pages) > 1 else ""),
             source=shown(item.path),
             command=command_for(item, writing),
             overview_of=None if page.rows is None else page.source.shape,
-            pixel_size=page.source.pixel_size and page.source.pixel_size[:3],
+            pixel_size=page.source.pixel_size,
         )
         entries.append(entry)
     return entries[0] if entries else None
@@ -472,7 +476,8 @@ def earlier_outcome(item: Input, planned: Files, made: Mapping[str, Any]) -> Out
     if report is not None and "report" in planned:
         from texseg.report import ReportEntry
 
-        path, shape = planned["report"][0], (result["height"], result["width"])
+        path, sides = planned["report"][0], ("planes", "height", "width")
+        shape = tuple(result[side] for side in sides if side in result)
         with open_regular(path, _PAGE_BYTES) as file:
             found = re.search(rb'"thumbnail": "(data:image/[\w;,+/=]+)"', file.read())
         picture = "" if found is None else found[1].decode()

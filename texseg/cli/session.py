@@ -33,9 +33,9 @@ from texseg.io.regions import Floats, Labels, connected_regions
 from texseg.method.sampling import read_crops
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress
-from texseg.report.content import level_content, steady_levels
+from texseg.report.content import level_content, plain_level, steady_levels
 from texseg.report.pages import page_content
-from texseg.report.pictures import labels_uri, reduced, reduced_labels, shown_shape
+from texseg.report.pictures import reduced, reduced_labels, shown_shape
 from texseg.report.words import Look
 from texseg.segmenter import Segmenter
 
@@ -656,7 +656,7 @@ class Session:
             for k, other in steady_levels(self.labels[image], hierarchy, picture.shown):
                 if self.is_behind:
                     return  # a stroke goes first
-                levels.append(_level(k, other, math.prod(picture.shape) / other.size))
+                levels.append(plain_level(k, other, picture.shape))
         chosen = None if state.strokes else hierarchy  # the odds are of the number without strokes
         about = (picture.shape, picture.shown, small, chosen, picture.pixel_size and picture.pixel_size[:3])
         content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
@@ -713,19 +713,6 @@ def _doubts(labels: Labels, sure: Floats, window: Window, shown: tuple[int, int]
         where = [int(edge * step + window[at % 2].start) for at, edge in enumerate(edges)]
         found.append((float(doubt[region]), *where, float(unsure.min()), int(own[regions == region][0])))
     return found
-
-
-def _level(n_segments: int, labels: NDArray[np.integer], scale: float) -> dict[str, Any]:
-    sizes = np.bincount(labels.ravel())
-    empty: dict[str, Any] = dict.fromkeys(("n_parts", "confidence")) | dict.fromkeys(("name", "words"), "")
-    empty |= {"parts": [], "samples": [], "room": 0}
-    pixels = {k: float(sizes[k]) for k in (np.flatnonzero(sizes[1:]) + 1).tolist()}
-    segments = [
-        {"label": k, "pixels": round(n * scale), "fraction": n / sum(pixels.values()), **empty}
-        for k, n in pixels.items()
-    ]
-    found = {"n": n_segments, "labels": labels_uri(labels), "segments": segments}
-    return {**found, "estimated": True, "histograms": ""}
 
 
 def _values(maps: Sequence[NDArray[np.integer]]) -> set[int]:

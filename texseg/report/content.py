@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ _SMALLEST_REGION = 0.01  # of the segment's area; smaller ones are specks, which
 
 
 def steady_levels(
-    labels: NDArray[np.integer], hierarchy: Any, shown: tuple[int, int]
+    labels: NDArray[np.integer], hierarchy: Any, shown: tuple[int, ...]
 ) -> Iterator[tuple[int, NDArray[np.integer]]]:
     """Yield other numbers of segments with their labels in the shape ``shown``, in colours that stay.
 
@@ -44,8 +45,8 @@ def level_content(
     labels: NDArray[np.integer],
     bins: NDArray[Any],
     *,
-    shape: tuple[int, int],
-    shown: tuple[int, int],
+    shape: tuple[int, ...],
+    shown: tuple[int, ...],
     features: Features,
     look: Look,
     confidence: NDArray[np.floating] | None = None,
@@ -55,41 +56,42 @@ def level_content(
 
     The image has the size ``shape``; ``labels`` and ``bins`` may have been subsampled, and numbers of pixels
     are then estimates. Instead of whole numbers (C, H, W), ``bins`` may hold the profiles (K, C, n_bins) of
-    the labels from 1, which sum to one.
+    the labels from 1, which sum to one. A volume has three axes, and its places a plane.
     """
-    scale = shape[0] / labels.shape[0], shape[1] / labels.shape[1]
-    regions = connected_regions(labels)
+    film = _Film(labels.shape[-2] + 1, tuple(N / n for N, n in zip(shape, labels.shape, strict=True)))
+    flat, regions = film.flat(labels), film.flat(connected_regions(labels))
     parts_of: dict[int, list[Any]] = {}
-    for region in region_table(labels, regions=regions, shapes=False):
+    for region in region_table(flat, regions=regions, shapes=False):
         parts_of.setdefault(region.label, []).append(region)
     segments = []
-    rows = segment_table(labels, confidence, names)
+    rows = segment_table(flat, None if confidence is None else film.flat(confidence), names)
     numbers = [row.label for row in rows]
     if bins.dtype.kind == "f":
         known = np.concatenate([bins, bins.mean(axis=0, keepdims=True)])  # the last is for unknown textures
         shares = known[np.minimum(numbers, len(bins) + 1) - 1]
     else:
         shares = _histograms(labels, numbers, bins, features.n_bins)
-    words = describe(labels, numbers, shares, features, look.at((labels.shape[0], labels.shape[1])))
+    height = labels.size // labels.shape[-1]
+    words = describe(labels, numbers, shares, features, look.at((height, labels.shape[-1])))
     for row, sentence in zip(rows, words, strict=True):
         parts = sorted(parts_of[row.label], key=lambda region: -region.pixels)
         listed = [
             p for p in parts[:_MOST_REGIONS] if p is parts[0] or p.pixels >= _SMALLEST_REGION * row.pixels
         ]
         box = slice(row.top, row.bottom), slice(row.left, row.right)
-        places = deepest_places(labels, row.label, box, _MOST_SAMPLES, apart=CROP_SIDE)
+        apart = max(CROP_SIDE, len(flat) // (2 * _MOST_SAMPLES) * (labels.ndim - 2))  # in other planes
+        places = deepest_places(flat, row.label, box, _MOST_SAMPLES, apart)
         segments.append(
             {
                 "label": row.label,
                 "name": row.name,
-                "pixels": round(row.pixels * scale[0] * scale[1]),
+                "pixels": round(row.pixels * math.prod(film.scale)),
                 "fraction": row.fraction,
                 "confidence": row.mean_confidence,
                 "n_parts": len(parts),
-                "parts": [_part(p, regions, scale) for p in listed],
+                "parts": [film.part(p, regions) for p in listed],
                 "words": sentence,
-                "samples": [_place(y, x, scale) for y, x, _ in places],
-                "room": round(places[0][2] * min(scale), 1),
+                "samples": [film.place(y, x) for y, x, _ in places],
             }
         )
     return {
@@ -101,16 +103,46 @@ def level_content(
     }
 
 
-def _place(row: float, column: float, scale: tuple[float, float]) -> list[int]:
-    return [int((row + 0.5) * scale[0]), int((column + 0.5) * scale[1])]
+def plain_level(n_segments: int, labels: NDArray[np.integer], shape: tuple[int, ...]) -> dict[str, Any]:
+    """Describe the labels of an image or a volume of a shape by their numbers of pixels alone."""
+    sizes, scale = np.bincount(labels.ravel()), math.prod(shape) / labels.size
+    empty: dict[str, Any] = dict.fromkeys(("n_parts", "confidence")) | dict.fromkeys(("name", "words"), "")
+    empty |= {"parts": [], "samples": []}
+    segments = [
+        {"label": k, "pixels": round(n * scale), "fraction": float(n / sizes[1:].sum()), **empty}
+        for k, n in enumerate(sizes)
+        if k and n
+    ]
+    found = {"n": n_segments, "labels": labels_uri(labels), "segments": segments, "histograms": ""}
+    return found | {"estimated": labels.shape != shape}
 
 
-def _part(region: Any, regions: NDArray[np.integer], scale: tuple[float, float]) -> list[int]:
-    box = slice(region.top, region.bottom), slice(region.left, region.right)
-    ((y, x, _),) = deepest_places(regions, region.region, box)
-    sides = np.array([[region.top, region.left], [region.bottom, region.right]])
-    corners = np.rint(sides * scale).astype(int).ravel().tolist()
-    return [round(region.pixels * scale[0] * scale[1]), *corners, *_place(y, x, scale)]
+class _Film(NamedTuple):
+    """Planes of a volume below each other, with an empty row after each; an image is one plane."""
+
+    rows: int  # of a plane, with the empty one
+    scale: tuple[float, ...]  # of the image or volume, for one of the labels, along each axis
+
+    def flat(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Put planes below each other."""
+        planes = values.reshape(-1, *values.shape[-2:])
+        return np.pad(planes, ((0, 0), (0, 1), (0, 0))).reshape(-1, values.shape[-1])
+
+    def place(self, row: int, column: int) -> list[int]:
+        """Row and column in the image; of a volume also the number of the plane among those shown."""
+        plane, row = divmod(row, self.rows)
+        here = [int((at + 0.5) * step) for at, step in zip((row, column), self.scale[-2:], strict=True)]
+        return [*here, *[plane] * (len(self.scale) - 2)]
+
+    def part(self, region: Any, regions: NDArray[np.integer]) -> list[int]:
+        """Pixels of a connected region, its box in the plane of its deepest place, and that."""
+        box = slice(region.top, region.bottom), slice(region.left, region.right)
+        ((y, x, _),) = deepest_places(regions, region.region, box)
+        first = y - y % self.rows
+        inside = np.argwhere(regions[first : first + self.rows, box[1]] == region.region) + [0, region.left]
+        corners = np.stack([inside.min(axis=0), inside.max(axis=0) + 1]) * self.scale[-2:]
+        pixels = round(region.pixels * math.prod(self.scale))
+        return [pixels, *np.rint(corners).astype(int).ravel().tolist(), *self.place(y, x)]
 
 
 def _histograms(

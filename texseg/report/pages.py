@@ -20,17 +20,18 @@ from numpy.typing import ArrayLike, NDArray
 import texseg
 from texseg.channels.encode import encode
 from texseg.channels.planes import split_planes
-from texseg.io.display import draw_overlay, to_rgb
+from texseg.io.display import draw_overlay, size_in_words, to_rgb
 from texseg.io.files import atomic_write, path_of
-from texseg.io.regions import own_colours, palette
+from texseg.io.regions import PIXELS, own_colours, palette
 from texseg.parameters import MOST_SEGMENTS
-from texseg.report.content import level_content, steady_levels
+from texseg.report.content import level_content, plain_level, steady_levels
 from texseg.report.pictures import (
     CROP_SIDE,
     confidence_uri,
     crop_uri,
     detailed_uri,
     labels_uri,
+    middles_of,
     picture_uri,
     reduced,
     reduced_labels,
@@ -52,7 +53,7 @@ class ReportEntry(NamedTuple):
     path: Path
     title: str
     n_segments: int
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     thumbnail: str  # picture of the overlay as a data URI
     single_texture: float = 0.0  # probability that the image is a single texture
 
@@ -80,7 +81,7 @@ def write_report(
     source: str | os.PathLike[str] | None = None,
     command: Sequence[str] = (),
     overview_of: tuple[int, int] | None = None,
-    pixel_size: tuple[float, float, str] | None = None,
+    pixel_size: Sequence[Any] | None = None,
 ) -> ReportEntry:
     """Write one self-contained HTML file about a segmentation.
 
@@ -93,7 +94,8 @@ def write_report(
     model : TextureSegmenter
     image : real array of shape (H, W), or with bands along the model's ``channel_axis``
         What the model was fitted to, unless ``labels`` are given. Beyond 1024 pixels, the figures of finer
-        and coarser segmentations are estimates.
+        and coarser segmentations are estimates. Of a volume or a stack (D, H, W) the page moves through
+        planes and cuts across them, at most 4 million voxels, and says what it leaves out.
     path : str or path-like
     mask : array of shape (H, W), optional
         Non-zero where there is data.
@@ -109,7 +111,8 @@ def write_report(
         Rows and columns of a larger image, if all of the above are reduced from it: areas are then estimates,
         and the histograms of the segments are those that were learned.
     pixel_size : (float, float, str), optional
-        Height, width and unit of a pixel, for a scale bar: ``read_image(path).pixel_size``.
+        Height, width and unit of a pixel, and the depth of a voxel, for a scale bar and the proportions of
+        cuts: ``read_image(path).pixel_size``.
 
     Returns
     -------
@@ -129,37 +132,49 @@ def write_report(
     path = path_of(path)
     pixels = np.asarray(image)
     valid = None if mask is None else np.asarray(mask)
-    planes = split_planes(pixels, channel_axis=model.channel_axis, mask=valid, nodata=model.nodata)
+    n_axes = 3 if model.spatial_dims == 3 or model.planes is not None else 2
+    planes = split_planes(
+        pixels, channel_axis=model.channel_axis, mask=valid, nodata=model.nodata, n_axes=n_axes
+    )
     if model.channel_axis is not None:
         pixels = np.moveaxis(pixels, model.channel_axis, -1)
     names = names or model.names_
-    own, sure, hierarchy = _segmentation(model, labels, confidence, pixels.shape[:2])
+    own, sure, hierarchy = _segmentation(model, labels, confidence, pixels.shape[:n_axes])
     title = path.stem if title is None else title
     shown = shown_shape(own.shape)
-    picture = to_rgb(pixels, planes.mask)
-    features = model.textures_.features
-    shape = (own.shape[0], own.shape[1]) if overview_of is None else overview_of
-    # a reduced picture has a different texture
-    bins = encode(planes, features) if overview_of is None else None
+    features, shape = model.textures_.features, own.shape if overview_of is None else overview_of
+    bins, seen = None, planes.mask
+    if n_axes == 3:  # planes below each other are a picture
+        pixels = reduced(pixels, shown).reshape(-1, shown[-1], *pixels.shape[3:])
+        seen = None if seen is None else reduced_labels(seen, shown).reshape(-1, shown[-1])
+        sure = None if sure is None else reduced(sure, shown)
+    elif overview_of is None:  # a reduced picture has a different texture
+        bins = encode(planes, features)
+    picture = to_rgb(pixels, seen)
     settings = {"shape": shape, "shown": shown, "features": features, "look": Look.of(picture)}
     number, shares = len(np.unique(own[own > 0])), model.profiles_ if bins is None else bins
-    levels = [level_content(number, own, shares, confidence=sure, names=names, **settings)]
-    if shown != own.shape and overview_of is None:  # the picture shown has lost its finest texture
+    first = own if n_axes == 2 else reduced_labels(own, shown)
+    levels = [level_content(number, first, shares, confidence=sure, names=names, **settings)]
+    if bins is not None and shown != own.shape:  # the picture shown has lost its finest texture
         levels[0]["full"] = labels_uri(own)
         for segment in levels[0]["segments"]:
             segment["crops"] = [crop_uri(picture, place) for place in segment["samples"]]
-    if hierarchy is not None and bins is not None:
+    others = steady_levels(own, hierarchy, shown) if hierarchy is not None and overview_of is None else ()
+    if bins is not None and others:
         sampled = np.stack([reduced_labels(plane, shown) for plane in bins])
-        others = steady_levels(own, hierarchy, shown)
         levels += [level_content(k, level, sampled, **settings) for k, level in others]
+    levels += [plain_level(k, level, shape) for k, level in others]
+    if pixel_size is None and model.spacing is not None:
+        pixel_size = (*model.spacing[1:], "px", model.spacing[0])
     content = page_content(model, levels, shape, shown, sure, hierarchy, pixel_size)
     colours = own_colours(names, getattr(model, "colours_", {}))
     content["palette"] = palette(len(content["palette"]) - 1, colours).tolist()
-    content |= {"title": title, "command": list(command), "thumbnail": _thumbnail(picture, own, colours)}
+    content |= {"title": title, "command": list(command)}
+    content["thumbnail"] = _thumbnail(picture, first, colours)
     heading = {
         "date": date.today().isoformat(),
         **({} if source is None else {"input": os.fspath(source)}),
-        "size": f"{shape[1]} x {shape[0]} pixels",
+        "size": f"{size_in_words(shape)} {'pixels' if n_axes == 2 else 'voxels'}",
     }
     facts = {
         "texseg": texseg.__version__,
@@ -175,7 +190,7 @@ def write_report(
         TITLE=escape(title),
         HEADING=terms(heading),
         FACTS=terms(facts),
-        IMAGE=detailed_uri(picture, shown),
+        IMAGE=detailed_uri(picture, shown) if n_axes == 2 else picture_uri(picture),
         STYLE=part_of("report.css"),
         SCRIPT=part_of("report.js") + "start();\n",
         CONTENT=script_json(content),
@@ -189,17 +204,22 @@ def write_report(
 def page_content(
     model: Any,
     levels: list[dict[str, Any]],
-    shape: tuple[int, int],
-    shown: tuple[int, int],
+    shape: tuple[int, ...],
+    shown: tuple[int, ...],
     sure: NDArray[np.floating] | None,
     hierarchy: Any | None,
-    pixel_size: tuple[float, float, str] | None,
+    pixel_size: Sequence[Any] | None,
 ) -> dict[str, Any]:
     """Put together what the script of the page reads; the first of ``levels`` is the segmentation itself."""
-    features = model.textures_.features
+    features, volume = model.textures_.features, {}
+    if len(shape) == 3:
+        height, width, _, depth = (*(pixel_size or PIXELS), None)[:4]
+        volume = {"planes": middles_of(shown[0], shape[0]).tolist(), "axis": model.planes or "z"}
+        volume |= {"whole": list(shape), "steps": [(depth or width) / width, height / width]}
     return {
-        "shape": list(shape),
-        "shown": list(shown),
+        **volume,
+        "shape": list(shape[-2:]),
+        "shown": list(shown[-2:]),
         "chosen": levels[0]["n"],
         "levels": sorted(levels, key=lambda level: level["n"]),
         "channels": list(features.names),
@@ -230,7 +250,7 @@ def write_index(
         cards.append(
             f'<a class="card" href="{link}"><img src="{entry.thumbnail}" alt="">'
             f"<strong>{escape(entry.title)}</strong>"
-            f"<span>{number}, {entry.shape[1]} x {entry.shape[0]} pixels</span></a>"
+            f"<span>{number}, {size_in_words(entry.shape)} pixels</span></a>"
         )
     page = filled("index.html", TITLE=escape(title), NUMBER=str(len(cards)), CARDS="\n".join(cards))
     atomic_write(path, page.encode())
@@ -289,6 +309,9 @@ def terms(facts: Mapping[str, Any]) -> str:
 
 
 def _thumbnail(picture: NDArray[np.uint8], labels: NDArray[np.integer], colours: Sequence[str]) -> str:
+    if labels.ndim == 3:  # the plane in the middle
+        top = len(labels) // 2 * labels.shape[1]
+        picture, labels = picture[top : top + labels.shape[1]], labels[len(labels) // 2]
     shape = shown_shape((labels.shape[0], labels.shape[1]), _THUMBNAIL_SIDE)
     small = reduced(picture, shape).copy()
     draw_overlay(small, reduced_labels(labels, shape), colours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64encode
 from io import BytesIO
 from typing import Any
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 _LONGEST_SIDE = 1024
+_MOST_VOXELS, _MOST_ROWS = 2**22, 2**15  # of planes below each other, which browsers decode as one picture
+_MOST_PLANES = 64  # of a volume, for whose sake planes are reduced
 _LARGEST_PNG = 1_000_000  # bytes; larger pictures become JPEG
 _DETAILED_SIDES = (4096, 2048)  # pixels of the picture that can be zoomed into
 _LARGEST_DETAIL = 2_000_000  # bytes of it
@@ -20,25 +23,35 @@ _CONFIDENCE_STEP = 4  # grey levels; gives two digits, and finer differences cos
 CROP_SIDE = 64  # pixels of the image, of a sample of a segment
 
 
-def shown_shape(shape: tuple[int, int], longest: int = _LONGEST_SIDE) -> tuple[int, int]:
-    """Size (H, W) at which an image is shown: its own, or with the longest side reduced."""
-    scale = min(1.0, longest / max(shape))
-    return max(1, round(shape[0] * scale)), max(1, round(shape[1] * scale))
+def shown_shape(shape: tuple[int, ...], longest: int = _LONGEST_SIDE) -> Any:
+    """Size (H, W) at which an image is shown, with the longest side reduced; of a volume (D, H, W)."""
+    height, width = shape[-2:]
+    scale = min(1.0, longest / max(height, width))
+    if len(shape) == 2:
+        return max(1, round(height * scale)), max(1, round(width * scale))
+    scale = min(scale, math.sqrt(_MOST_VOXELS / (min(shape[0], _MOST_PLANES) * height * width)))
+    height, width = max(1, int(height * scale)), max(1, int(width * scale))
+    return max(1, min(shape[0], _MOST_VOXELS // (height * width), _MOST_ROWS // height)), height, width
 
 
-def reduced(picture: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
-    """Picture (H, W) or (H, W, C) at another size, averaged over areas."""
-    if picture.shape[:2] == shape:
+def middles_of(n: int, N: int) -> NDArray[np.intp]:
+    """Places in the middle of each of n equal parts of N."""
+    return ((np.arange(n) + 0.5) * N / n).astype(int)
+
+
+def reduced(picture: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Picture (H, W) or (H, W, C) at another size, averaged over areas; of a volume some planes."""
+    if picture.shape[: len(shape)] == shape:
         return picture
+    if len(shape) == 3:
+        planes = picture[middles_of(shape[0], len(picture))].astype(np.float32)
+        return np.stack([reduced(plane, shape[1:]) for plane in planes])
     return np.asarray(cv2.resize(picture, shape[::-1], interpolation=cv2.INTER_AREA))
 
 
-def reduced_labels(labels: NDArray[np.integer], shape: tuple[int, int]) -> NDArray[np.integer]:
-    """Label image at another size: the label in the middle of every new pixel."""
-    rows, columns = (
-        ((np.arange(n) + 0.5) * N / n).astype(int) for n, N in zip(shape, labels.shape, strict=True)
-    )
-    return labels[np.ix_(rows, columns)]
+def reduced_labels(labels: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Label image, or volume of labels, at another size: the label in the middle of every new pixel."""
+    return labels[np.ix_(*map(middles_of, shape, labels.shape))]
 
 
 def crop_uri(picture: NDArray[np.uint8], place: list[int]) -> str:
@@ -71,13 +84,14 @@ def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
 
 
 def labels_uri(labels: NDArray[np.integer]) -> str:
-    """Label image as a grey PNG; the value of a pixel is its label."""
-    return _uri(_encoded(labels.astype(np.uint8), "png"))
+    """Label image, or planes below each other, as a grey PNG; the value of a pixel is its label."""
+    return _uri(_encoded(labels.reshape(-1, labels.shape[-1]).astype(np.uint8), "png"))
 
 
 def confidence_uri(confidence: NDArray[np.floating]) -> str:
-    """Confidence (H, W), 0 to 1, as a grey PNG from 0 to 255."""
-    steps = np.rint(np.clip(confidence, 0, 1) * (255 / _CONFIDENCE_STEP)) * _CONFIDENCE_STEP
+    """Confidence (H, W), or planes below each other, 0 to 1, as a grey PNG from 0 to 255."""
+    flat = confidence.reshape(-1, confidence.shape[-1])
+    steps = np.rint(np.clip(flat, 0, 1) * (255 / _CONFIDENCE_STEP)) * _CONFIDENCE_STEP
     return _uri(_encoded(np.minimum(steps, 255).astype(np.uint8), "png"))
 
 

@@ -3,12 +3,12 @@ const at = id => document.getElementById(id);
 const live = {};      // what a page that paints does in another way; empty in a report
 let content = null, height = 0, width = 0, guess = 0;      // guess: confidence of a label drawn by lot
 const viridis = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37]];
-const state = { level: 0, segment: 0, view: "segments" };
+const state = { level: 0, segment: 0, view: "segments", plane: 0, row: 0, column: 0 };      // the last three: of those shown
 const zoom = { factor: 1, x: 0, y: 0 };      // x, y: upper left corner of the sheet, in widths and heights of the stage
 const edits = { into: new Map(), names: new Map(), ticked: new Set() };      // of the labels of the segmentation
 const MOST_ZOOM = 32, LARGE = 3, ROOM = 9;      // pixels on the screen, between a number and the border
 const planes = new Map();      // decoded label images, one Uint8Array a level
-let confidencePlane = null;
+let confidencePlane = null, film = null;      // of a volume the colours of all planes, below each other
 const layers = {}, buffers = {};
 
 function adopt(next) {      // take content to show; of the same size or another
@@ -18,6 +18,7 @@ function adopt(next) {      // take content to show; of the same size or another
   guess = content.chosen > 1 ? 1 / content.chosen : 0;
   state.level = content.levels.findIndex(level => level.n === content.chosen);
   planes.clear();
+  [state.plane, state.row, state.column] = [depth() >> 1, H >> 1, W >> 1];
   if (!isNew) return;
   at("stage").style.setProperty("--ratio", W / H);
   for (const name of ["tint", "lines", "mark"]) {
@@ -36,9 +37,11 @@ const colour = label => `rgb(${content.palette[label].join(",")})`;
 const percent = share => (100 * share).toFixed(1) + " %";
 const nameOf = segment => segment.name || `segment ${segment.members.join(" + ")}`;
 const isOwn = () => content.levels[state.level].n === content.chosen;
+const depth = () => content.planes ? content.planes.length : 1, here = values => values.subarray(state.plane * height * width, (state.plane + 1) * height * width);
+const at3 = place => `x ${place[1]}, y ${place[0]}` + (content.planes ? `, ${content.axis} ${content.planes[place[2]]}` : ""), unit = () => content.planes ? "voxels" : "pixels";
 const count = n => n === 1 ? "1 segment" : `${n} segments`;
 
-async function decode(uri) {
+async function coloursOf(uri) {
   const picture = new Image();
   picture.src = uri;
   await picture.decode();
@@ -47,8 +50,11 @@ async function decode(uri) {
   canvas.height = picture.naturalHeight;
   const context = canvas.getContext("2d", { willReadFrequently: true });
   context.drawImage(picture, 0, 0);
-  const rgba = context.getImageData(0, 0, canvas.width, canvas.height).data;
-  const plane = new Uint8Array(canvas.width * canvas.height);
+  return context.getImageData(0, 0, canvas.width, canvas.height).data;
+}
+
+async function decode(uri) {
+  const rgba = await coloursOf(uri), plane = new Uint8Array(rgba.length / 4);
   for (let i = 0; i < plane.length; i++) plane[i] = rgba[4 * i];
   return plane;
 }
@@ -69,7 +75,7 @@ function merged(labels) {
 }
 
 let shownLabels = null;      // those of the level that is shown, with the edits
-const labelsNow = () => shownLabels;
+const labelsNow = () => shownLabels && here(shownLabels);
 
 function segmentsNow() {
   const level = content.levels[state.level], groups = new Map();
@@ -85,7 +91,6 @@ function segmentsNow() {
       name: (isOwn() && edits.names.get(label)) ?? members[0].name,
       confidence: members[0].confidence === null ? null : members.reduce((total, segment) => total + segment.confidence * segment.pixels, 0) / pixels,
       n_parts: one ? one.n_parts : null,
-      middle: [...members].sort((a, b) => b.room - a.room)[0],
       parts: members.flatMap(segment => segment.parts).sort((a, b) => b[0] - a[0]).slice(0, 12),
       words: one ? one.words : members.map(segment => `${segment.label}: ${segment.words}`).join(" "),
       samples: members.flatMap(segment => segment.samples.map((place, i) => ({ place, crop: segment.crops && segment.crops[i], rank: i })))
@@ -207,9 +212,9 @@ async function labelPicture() {
 
 async function saveLabels() {
   const { blob, rows, columns } = await labelPicture();
-  const isFull = rows === content.shape[0];
-  save(blob, `labels_${segmentsNow().length}${isFull ? "" : `_${Math.max(rows, columns)}px`}.png`);
-  at("hint").textContent = `Saved with ${columns} x ${rows} pixels` + (isFull ? "." : ": reduced. The command below writes the full size.");
+  const isFull = rows === content.shape[0], which = content.planes ? `_${content.axis}${content.planes[state.plane]}` : "";
+  save(blob, `labels_${segmentsNow().length}${which}${isFull ? "" : `_${Math.max(rows, columns)}px`}.png`);
+  at("hint").textContent = `Saved${which && " this plane"} with ${columns} x ${rows} pixels` + (isFull ? "." : ": reduced. The command below writes the full size.");
 }
 
 async function copyCommand() {
@@ -236,11 +241,12 @@ function paint(name) {
 function paintTint(labels) {
   const table = new Uint32Array(256), words = buffers.tint.words;
   if (state.view === "confidence") {
+    const sure = here(confidencePlane);
     for (let v = 0; v < 256; v++) {
       const place = Math.max(0, (v / 255 - guess) / (1 - guess)) * (viridis.length - 1), k = Math.min(Math.floor(place), viridis.length - 2), f = place - k;
       table[v] = word(...viridis[k].map((low, c) => Math.round(low + f * (viridis[k + 1][c] - low))), 255);
     }
-    for (let i = 0; i < words.length; i++) words[i] = labels[i] ? table[confidencePlane[i]] : 0;
+    for (let i = 0; i < words.length; i++) words[i] = labels[i] ? table[sure[i]] : 0;
   } else {
     content.palette.forEach((rgb, label) => { table[label] = word(...rgb, 255); });
     if (state.segment) for (let label = 1; label < 256; label++) if (label !== state.segment) table[label] = word(0, 0, 0, 255);
@@ -280,25 +286,78 @@ function draw(linesToo) {
   at("lines").style.display = at("borders").checked && state.view !== "image" ? "" : "none";
   at("sheet").classList.toggle("confidence", state.view === "confidence");
   at("numbers").hidden = !at("numbered").checked || state.view === "image";
+  if (linesToo) findMiddles(labels);
   showNumbers();
   at("scale").style.display = state.view === "confidence" ? "flex" : "none";
   if (state.view !== "image") paintTint(labels);
   if (linesToo) paintLines(labels);
   markPart(null);
+  if (content.planes) drawCuts();
   live.drawn?.(linesToo);
+}
+
+// ---- planes of a volume, and cuts across them -----------------------------------------------------------------
+
+function showPlane(index) {
+  if (!content.planes || index === undefined) return;
+  state.plane = Math.max(0, Math.min(depth() - 1, index));
+  Object.assign(at("image").style, { height: `${100 * depth()}%`, top: `${-100 * state.plane}%` });
+  at("plane").value = state.plane;
+  at("plane-value").textContent = content.planes[state.plane];
+  if (shownLabels) draw(true);
+}
+
+function drawCuts() {      // the columns of one row through all planes, and the rows of one column
+  const across = { row: [width, (z, x) => (z * height + state.row) * width + x, state.column], column: [height, (z, y) => (z * height + y) * width + state.column, state.row] };
+  const opacity = state.view === "segments" ? at("opacity").value / 100 : 0, [deep, down, wide] = [content.steps[0] * content.whole[0], content.steps[1] * content.whole[1], content.whole[2]];
+  const places = { row: Math.floor((state.row + .5) * content.shape[0] / height), column: Math.floor((state.column + .5) * content.shape[1] / width) };
+  for (const [name, [length, index, mark]] of Object.entries(across)) {
+    const canvas = at(`cut-${name}`), context = canvas.getContext("2d"), data = (Object.assign(canvas, { width: length, height: depth() }), context.createImageData(length, depth()));
+    for (let z = 0, i = 0; z < depth(); z++)
+      for (let along = 0; along < length; along++, i += 4) {
+        const from = index(z, along), label = shownLabels[from], dark = state.segment && label !== state.segment, share = label ? opacity : 0;
+        for (let c = 0; c < 3; c++) data.data[i + c] = film[4 * from + c] * (1 - share) + share * (dark ? 0 : content.palette[label][c]);
+        if (z === state.plane || along === mark) for (let c = 0; c < 3; c++) data.data[i + c] = 255 - data.data[i + c];
+        data.data[i + 3] = 255;
+      }
+    context.putImageData(data, 0, 0);
+    canvas.style.aspectRatio = `${name === "row" ? wide : down} / ${Math.max(deep, (name === "row" ? wide : down) / 6)}`;
+    canvas.nextElementSibling.textContent = name === "row" ? `x, ${content.axis} at y ${places.row}` : `y, ${content.axis} at x ${places.column}`;
+  }
+  at("row").style.top = `${100 * (state.row + .5) / height}%`;
+  at("column").style.left = `${100 * (state.column + .5) / width}%`;
+}
+
+function onCut(event, side) {
+  const box = event.target.getBoundingClientRect(), share = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+  state[side] = Math.max(0, Math.min((side === "column" ? width : height) - 1, Math.floor(share[0] * (side === "column" ? width : height))));
+  showPlane(Math.floor(share[1] * depth()));
 }
 
 function showOpacity() {
   at("opacity-value").textContent = at("opacity").value + " %";
   at("tint").style.opacity = at("opacity").value / 100;
+  if (content.planes && shownLabels) drawCuts();
+}
+
+let middles = [];      // by label, of the pixel farthest from other labels along rows and columns: how far it is, and its place
+
+function findMiddles(labels) {
+  const far = new Uint16Array(labels.length), near = (i, inside, j) => inside && labels[i] === labels[j] ? far[j] : 0;
+  middles = Array.from({ length: 256 }, () => [0, 0]);
+  for (let i = 0; i < far.length; i++) far[i] = 1 + Math.min(near(i, i % width, i - 1), near(i, i >= width, i - width));
+  for (let i = far.length - 1; i >= 0; i--) {
+    far[i] = Math.min(far[i], 1 + Math.min(near(i, (i + 1) % width, i + 1), near(i, i + width < far.length, i + width)));
+    if (far[i] > middles[labels[i]][0]) middles[labels[i]] = [far[i], i];
+  }
 }
 
 function showNumbers() {      // where there is room for them at this zoom
-  const [H, W] = content.shape, scale = zoom.factor * at("stage").clientWidth / W;
-  at("numbers").replaceChildren(...segmentsNow().filter(({ middle }) => middle.room * scale >= ROOM).map(({ label, middle }) => {
-    const number = make("span", label), [row, column] = middle.samples[0];
-    number.style.left = `${100 * column / W}%`;
-    number.style.top = `${100 * row / H}%`;
+  const scale = zoom.factor * at("stage").clientWidth / width;
+  at("numbers").replaceChildren(...segmentsNow().filter(({ label }) => middles[label]?.[0] * scale >= ROOM).map(({ label }) => {
+    const number = make("span", label), i = middles[label][1];
+    number.style.left = `${100 * (i % width + .5) / width}%`;
+    number.style.top = `${100 * (Math.floor(i / width) + .5) / height}%`;
     return number;
   }));
 }
@@ -374,8 +433,8 @@ function onMove(event) {
   at("readout").textContent = "";
   if (!place || !labelsNow()) return;
   const [x, y] = place, label = labelsNow()[y * width + x], segment = segmentsNow().find(one => one.label === label);
-  const parts = [`x ${Math.floor((x + .5) * W / width)}, y ${Math.floor((y + .5) * H / height)}`, segment ? nameOf(segment) : "no data"];
-  if (segment && confidencePlane && isOwn()) parts.push(`confidence ${(confidencePlane[y * width + x] / 255).toFixed(2)}`);
+  const parts = [at3([Math.floor((y + .5) * H / height), Math.floor((x + .5) * W / width), state.plane]), segment ? nameOf(segment) : "no data"];
+  if (segment && confidencePlane && isOwn()) parts.push(`confidence ${(here(confidencePlane)[y * width + x] / 255).toFixed(2)}`);
   at("readout").textContent = parts.join(" \u00b7 ");
 }
 
@@ -407,7 +466,8 @@ function tick(segment) {
 
 function showTable() {
   const level = content.levels[state.level], body = at("segments").tBodies[0], segments = segmentsNow();
-  at("table-title").textContent = count(segments.length) + (level.estimated ? ", areas estimated from the pixels shown" : "");
+  at("unit").textContent = unit();
+  at("table-title").textContent = count(segments.length) + (level.estimated ? `, ${content.planes ? "volumes" : "areas"} estimated from the ${unit()} shown` : "");
   at("segments").querySelector(".sure").hidden = segments.every(segment => segment.confidence === null);
   body.replaceChildren(...segments.map(segment => {
     const row = make("tr", ""), name = make("td", ""), button = make("button", "", { type: "button", title: segment.words });
@@ -470,10 +530,10 @@ function showHistograms(level, shown) {
 }
 
 function showTitle(segment) {
-  at("segment-title").replaceChildren(swatch(segment.label), `${nameOf(segment)}: ${segment.pixels.toLocaleString("en")} pixels, ${percent(segment.fraction)}`);
+  at("segment-title").replaceChildren(swatch(segment.label), `${nameOf(segment)}: ${segment.pixels.toLocaleString("en")} ${unit()}, ${percent(segment.fraction)}`);
 }
 
-function sampleSquare({ place: [row, column], crop }) {
+function sampleSquare({ place: [row, column, plane = 0], crop }) {
   const [H, W] = content.shape, side = content.crop;
   const top = Math.max(0, Math.min(H - side, row - side / 2)), left = Math.max(0, Math.min(W - side, column - side / 2));
   const box = [0, top, left, Math.min(H, top + side), Math.min(W, left + side)];
@@ -482,12 +542,13 @@ function sampleSquare({ place: [row, column], crop }) {
     square = make("img", "", { src: crop });
   } else {
     square = make("canvas", "", { width: 2 * side, height: 2 * side });
-    const { naturalWidth: across, naturalHeight: down } = at("image");
-    const [x, y, w, h] = [left * across / W, top * down / H, (box[4] - left) * across / W, (box[3] - top) * down / H];
+    const across = at("image").naturalWidth, down = at("image").naturalHeight / depth();
+    const [x, y, w, h] = [left * across / W, plane * down + top * down / H, (box[4] - left) * across / W, (box[3] - top) * down / H];
     square.getContext("2d").drawImage(at("image"), x, y, w, h, 0, 0, 2 * side * w / Math.max(w, h), 2 * side * h / Math.max(w, h));
   }
-  square.title = `${side} x ${side} pixels about x ${column}, y ${row}`;
-  square.addEventListener("mouseenter", () => markPart(box));
+  square.title = `${side} x ${side} pixels about ${at3([row, column, plane])}`;
+  square.addEventListener("click", () => showPlane(plane));
+  square.addEventListener("mouseenter", () => { if (plane === state.plane || !content.planes) markPart(box); });
   square.addEventListener("mouseleave", () => markPart(null));
   return square;
 }
@@ -504,8 +565,8 @@ function showSegment() {
   at("samples").replaceChildren(...segment.samples.map(sampleSquare));
   at("parts-title").textContent = segment.n_parts === null ? "Its largest parts, before the merge:" : segment.n_parts === 1 ? "It is in one piece:" : `It occurs in ${segment.n_parts.toLocaleString("en")} places` + (segment.parts.length < segment.n_parts ? "; the largest:" : ":");
   at("parts").replaceChildren(...segment.parts.map(part => {
-    const item = make("li", ""), button = make("button", `${part[0].toLocaleString("en")} px at x ${part[6]}, y ${part[5]}`, { type: "button" });
-    for (const event of ["mouseenter", "focus", "click"]) button.addEventListener(event, () => markPart(part));
+    const item = make("li", ""), button = make("button", `${part[0].toLocaleString("en")} ${content.planes ? "voxels" : "px"} at ${at3(part.slice(5))}`, { type: "button" });
+    for (const event of ["mouseenter", "focus", "click"]) button.addEventListener(event, () => { if (event === "click") showPlane(part[7]); markPart(part); });
     for (const event of ["mouseleave", "blur"]) button.addEventListener(event, () => markPart(null));
     item.append(button);
     return item;
@@ -545,10 +606,11 @@ async function showLikely() {
     const index = levels.indexOf(n), labels = await plane(index), card = make("button", "", { type: "button", "data-n": n });
     const canvas = make("canvas", "", { width, height }), context = canvas.getContext("2d"), tint = context.createImageData(width, height);
     const words = new Uint32Array(tint.data.buffer), table = content.palette.map((rgb, label) => word(...rgb, label ? 115 : 0));
-    for (let i = 0; i < words.length; i++) words[i] = table[labels[i]];
+    here(labels).forEach((label, i) => { words[i] = table[label]; });
     const layer = make("canvas", "", { width, height });
     layer.getContext("2d").putImageData(tint, 0, 0);
-    context.drawImage(at("image"), 0, 0, width, height);
+    const down = at("image").naturalHeight / depth();
+    context.drawImage(at("image"), 0, state.plane * down, at("image").naturalWidth, down, 0, 0, width, height);
     context.drawImage(layer, 0, 0);
     card.append(canvas, `${count(n)} (${(100 * p).toFixed(0)} %)` + (n === content.chosen ? ", saved" : ""));
     card.addEventListener("click", () => showLevel(index));
@@ -617,10 +679,11 @@ function onKey(event) {
     ArrowDown: () => changeOpacity(-5), ArrowUp: () => changeOpacity(5), Escape: () => state.segment && select(state.segment),
     v: nextView, b: () => { at("borders").checked = !at("borders").checked; draw(false); }, n: () => { at("numbered").checked = !at("numbered").checked; draw(false); }, t: changeTheme,
     "+": () => zoomBy(1.5), "=": () => zoomBy(1.5), "-": () => zoomBy(1 / 1.5), "0": () => zoomBy(0),
+    PageUp: () => showPlane(state.plane + 1), PageDown: () => showPlane(state.plane - 1),
   };
   const digit = /^[1-9]$/.test(event.key) && segmentsNow()[Number(event.key) - 1];
   const action = digit ? () => select(digit.label) : actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-  if (!action || ((isRange || isRadio) && event.key.startsWith("Arrow"))) return;
+  if (!action || ((isRange || isRadio) && event.key.startsWith("Arrow")) || (event.key.startsWith("Page") && !content.planes)) return;
   event.preventDefault();
   action();
 }
@@ -628,14 +691,17 @@ function onKey(event) {
 function onClick(event) {
   const place = hasMoved ? null : pixelAt(event);
   if (!place || !labelsNow()) return;
+  [state.column, state.row] = place;
   const label = labelsNow()[place[1] * width + place[0]];
-  if (label) select(label);
+  if (label) select(label); else draw(false);
 }
 
 function showRanges() {
   at("number").max = content.levels.length - 1;
   at("number-label").hidden = content.levels.length < 2;
   at("bar").hidden = !content.pixel;
+  at("cuts").hidden = at("plane-keys").hidden = !content.planes;
+  at("stage").classList.toggle("volume", Boolean(content.planes));
   at("least").textContent = guess.toFixed(2);
   at("middle").textContent = ((1 + guess) / 2).toFixed(2);
 }
@@ -672,6 +738,16 @@ async function start() {
   await at("image").decode();
   showZoom();
   if (content.confidence) confidencePlane = await decode(content.confidence);
+  if (content.planes) {
+    film = await coloursOf(at("image").src);
+    Object.assign(at("plane"), { max: depth() - 1 });
+    at("plane-axis").textContent = `plane ${content.axis}`;
+    if (`${[depth(), height, width]}` !== `${content.whole}`) at("thinned").textContent = `Shown are ${depth()} of ${content.whole[0]} planes, each at ${width} x ${height} pixels.`;
+    at("plane").addEventListener("input", () => showPlane(Number(at("plane").value)));
+    at("cut-row").addEventListener("click", event => onCut(event, "column"));
+    at("cut-column").addEventListener("click", event => onCut(event, "row"));
+    showPlane(state.plane);
+  }
   await showLevel(state.level);
   document.documentElement.dataset.ready = "shown";
   for (let index = 0; index < content.levels.length; index++) await plane(index);

@@ -63,7 +63,6 @@ def describe(
     middles = (np.arange(features.n_bins) + 0.5) / features.n_bins
     tops = [range_.high for range_ in features.ranges[: features.n_filters]]
     energies = (shares[:, : features.n_filters] @ middles) * tops  # (S, filters), mean moduli
-    energies = energies.reshape(len(numbers), -1, bank.n_orientations)
     size = np.bincount(labels.ravel())[list(numbers)].astype(float)
     means = np.stack(
         [np.bincount(labels.ravel(), weights=plane.ravel())[list(numbers)] / size for plane in look], axis=1
@@ -103,7 +102,8 @@ def _light(own: NDArray[np.floating], rest: NDArray[np.floating]) -> list[str]:
 
 
 def _grain(own: NDArray[np.floating], rest: NDArray[np.floating], bank: GaborBank) -> list[str]:
-    scales, usual = own.sum(axis=1), rest.sum(axis=1)
+    of_scale = np.array([[each.wavelength == w for each in bank.filters] for w in bank.wavelengths])
+    scales, usual = of_scale @ own, of_scale @ rest
     if len(scales) < 2 or not scales.all() or not usual.all():
         return []
     ratios = (scales / scales.sum()) / (usual / usual.sum())
@@ -115,9 +115,9 @@ def _grain(own: NDArray[np.floating], rest: NDArray[np.floating], bank: GaborBan
 
 
 def _stripes(own: NDArray[np.floating], bank: GaborBank) -> list[str]:
-    if bank.n_orientations < 2:
+    if bank.n_orientations < 2 or len(bank.spacing) == 3:
         return []
-    directions = own.sum(axis=0)
+    directions = own.reshape(-1, bank.n_orientations).sum(axis=0)
     spread = np.ptp(directions) / max(directions.mean(), 1e-9)
     if spread < _LINES:
         return []
