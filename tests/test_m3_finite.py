@@ -263,7 +263,7 @@ def test_same_seed_same_answer_and_inputs_stay(documents):
     ("settings", "message"),
     [
         ({"n_components": (2, 0)}, "n_components of FiniteM3 must be a whole number of at least 1, or"),
-        ({"n_components": (2,)}, r"n_components of FiniteM3 must be .* two or more, got \(2,\)"),
+        ({"n_components": (2,)}, r"must be .*, or one for each of two or more spaces, got \(2,\)"),
         ({"omega": 1.5}, "omega of FiniteM3 must be None, lie in 0 ... 1, or be 2 shares .*, got 1.5"),
         ({"omega": (0.5, 0.4)}, "omega of FiniteM3 must be None, .* 2 shares with sum 1, got"),
         ({"n_components": (2, 2, 2), "omega": 0.5}, "omega of FiniteM3 must be None, or 3 shares with sum 1"),
@@ -274,6 +274,7 @@ def test_same_seed_same_answer_and_inputs_stay(documents):
         ({"alpha": "auto"}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', .* got 'auto'"),
         ({"topic_prior": -1}, "topic_prior of FiniteM3 must be at least 0, got -1"),
         ({"max_iter": 0}, "max_iter of FiniteM3 must be at least 1, got 0"),
+        ({"tol": "fine"}, "tol of FiniteM3 must be at least 0, got 'fine'"),
         ({"warm_up": -1}, "warm_up of FiniteM3 must be at least 0, got -1"),
     ],
 )

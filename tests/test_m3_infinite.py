@@ -397,6 +397,13 @@ def test_representative_is_the_least_binder_loss():
     ("settings", "message"),
     [
         ({"alpha": 0}, "alpha of InfiniteM3 must be above 0, got 0"),
+        ({"alpha": "one"}, "alpha of InfiniteM3 must be above 0, got 'one'"),
+        ({"burn_in": "half"}, "burn_in of InfiniteM3 must lie in 0 ... n_sweeps - 1 = 199, got 'half'"),
+        ({"omega": "half"}, "omega of InfiniteM3 must be None or lie in 0 ... 1, got 'half'"),
+        (
+            {"family": SharedGaussians},
+            "family of InfiniteM3 must be one, such as Sh.*, got <class",
+        ),
         ({"omega": 2}, "omega of InfiniteM3 must be None or lie in 0 ... 1, got 2"),
         ({"omega": 0.5, "omega1": 0.4, "omega2": 0.4}, "must be non-negative with sum 1"),
         ({"omega1": 0.4}, "omega1 and omega2 of InfiniteM3 need omega"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from drawn_counts import draw_counts
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -519,7 +520,12 @@ def test_other_rows_need_fold_in():
         (SCM(2, 0), "n_column_clusters as a whole number"),
         (HACM(n_init=0), "n_init as a whole number"),
         (SMM(max_iter=-1), "max_iter as a whole number"),
+        (SMM(True), "n_components as a whole number, at least 1, got True"),
         (SMM(tol=-1), "tol of at least 0"),
+        (SMM(tol="fine"), "tol of at least 0, got 'fine'"),
+        (ACM(validation_fraction="tenth"), "validation_fraction between 0 and 1, got 'tenth'"),
+        (SMM(predictive="yes"), "needs predictive as True, False or None, got 'yes'"),
+        (SMM(over_relaxation="no"), "needs over_relaxation as True or False, got 'no'"),
         (ACM(assignment="fuzzy"), 'assignment "soft" or "hard"'),
         (ACM(assignment="hard", predictive=True), "only with assignment='soft'"),
         (ACM(predictive="yes"), "needs predictive as True, False or None, got 'yes'"),
@@ -553,3 +559,36 @@ def test_names_must_fit_the_columns():
     model = HACM(3, random_state=0).fit(planted()[0])
     with pytest.raises(ValueError, match="names for its 14 columns, got 2"):
         model.tree_text(["a", "b"])
+    with pytest.raises(ValueError, match="names for its 14 columns, got 10"):
+        model.top_words(10)
+    for n in (-1, 2.5, None):
+        with pytest.raises(ValueError, match=f"n must be a whole number, at least 0, got {n}"):
+            model.recommend(planted()[0], n)
+    with pytest.raises(NotFittedError):
+        HACM(3).recommend(planted()[0])
+
+
+def test_any_number_is_a_temperature():
+    n, _ = planted()
+    np.testing.assert_array_equal(
+        ACM(3, beta=np.float32(0.5), random_state=0).fit(n).components_,
+        ACM(3, beta=0.5, random_state=0).fit(n).components_,
+    )
+
+
+@pytest.mark.parametrize("model", [ACM, SMM])
+def test_counts_may_be_of_any_size(model):
+    """More occurrences than could be dealt out one by one, as of genes or of views of pages."""
+    n, truth = planted()
+    many = model(3, random_state=0).fit(1e9 * n + 0.5)
+    assert same_partition(many.labels_, truth)
+    parts = split_counts(1e9 * n + 0.25, [0.7, 0.2, 0.1], 0)
+    np.testing.assert_array_equal(sum(parts).toarray(), 1e9 * n + 0.25)
+    shares = [part.toarray()[n > 0] / (1e9 * n[n > 0]) for part in parts]
+    for share, expected in zip(shares, [0.7, 0.2, 0.1], strict=True):
+        np.testing.assert_allclose(share, expected, atol=1e-4)
+
+
+def test_a_warning_shows_two_different_numbers():
+    """Of two nearly equal perplexities, one held-out occurrence says nothing."""
+    ACM(2, random_state=0).fit(np.array([[2, 1], [1, 2], [0, 5]]))

@@ -225,3 +225,12 @@ def test_what_does_not_belong_together_is_refused(planted, fitted, options, mess
 def test_bad_questions_get_a_clear_answer(retrieval, ask, message):
     with pytest.raises(ValueError, match=message):
         ask(retrieval)
+
+
+def test_a_name_may_hold_spaces():
+    n = np.array([[6.0, 6, 0], [5, 7, 0], [6, 0, 6], [7, 0, 5]])
+    found = Retrieval(ACM(2, random_state=0).fit(n), n, ["to all", "Toy Story", "Story"])
+    np.testing.assert_allclose(found.row_probabilities("Toy Story"), found.row_probabilities(["Toy Story"]))
+    assert found.search("Story to", 1)[0].row in (2, 3)
+    with pytest.raises(ValueError, match="n must be a whole number, at least 0, got -3"):
+        found.search("Story", -3)

@@ -24,6 +24,7 @@ from texseg.counts.random import random_state_of
 CountMatrix = Any  # an array, a sparse matrix, or an implicit operator of this module
 
 _BORDERS = {"zero": cv2.BORDER_CONSTANT, "symmetric": cv2.BORDER_REFLECT}
+_DEALT_SINGLY = 2**26  # most occurrences that split_counts shuffles; of more, each entry is divided by itself
 _BLOCK_ENTRIES = 2**24  # non-zero entries that row_blocks may hold at once
 
 
@@ -271,6 +272,8 @@ def split_counts(
         )
     matrix = scipy.sparse.coo_array(check_counts(n, owner="split_counts", name="n"))
     whole = np.floor(matrix.data)
+    if whole.sum() > _DEALT_SINGLY:
+        return _dealt_by_entries(matrix, shares, rng)
     entry = rng.permutation(np.repeat(np.arange(matrix.nnz), whole.astype(np.intp)))
     cuts = np.rint(np.cumsum(shares)[:-1] * len(entry)).astype(np.intp)
     beyond = matrix.data - whole
@@ -283,4 +286,14 @@ def split_counts(
         table = scipy.sparse.csr_array((dealt, matrix.coords), matrix.shape)
         table.eliminate_zeros()
         tables.append(table)
+    return tables
+
+
+def _dealt_by_entries(n: Any, shares: NDArray[np.float64], rng: np.random.RandomState) -> list[CountMatrix]:
+    left, tables = n.data, []
+    for share, rest in zip(shares, np.cumsum(shares[::-1])[::-1], strict=True):
+        whole = np.floor(left)
+        part = rng.binomial(whole.astype(np.int64), min(1.0, share / rest)) + (left - whole) * (share == rest)
+        tables.append(scipy.sparse.csr_array((part, n.coords), n.shape))
+        left = left - part
     return tables

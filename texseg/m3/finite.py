@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from texseg.counts.matrix import CountMatrix, row_blocks
 from texseg.counts.random import random_state_of
 from texseg.m3.switch import Array, Expectation, Switch, Topics, fit_concentrations, shares_of, split
-from texseg.models.estimator import CountEstimator, DensityMixin, settings
+from texseg.models.estimator import CountEstimator, DensityMixin, is_number, settings
 
 _FIRST_OMEGA = 0.5
 _ALPHAS = "asymmetric", "symmetric"
@@ -178,8 +178,8 @@ class FiniteM3(DensityMixin, CountEstimator):
         sizes = np.asarray(self.n_components)
         if sizes.ndim > 1 or sizes.shape == (1,) or sizes.dtype.kind not in "iu" or (sizes < 1).any():
             raise ValueError(
-                "n_components of FiniteM3 must be a whole number of at least 1, or two or more, got"
-                f" {self.n_components!r}"
+                "n_components of FiniteM3 must be a whole number of at least 1, or one for each of two or"
+                f" more spaces, got {self.n_components!r}"
             )
         L = len(self._sizes())
         omega = np.asarray(np.full(L, 1 / L) if self.omega is None else self.omega, dtype=float)
@@ -197,8 +197,9 @@ class FiniteM3(DensityMixin, CountEstimator):
                 f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or {L} positive"
                 f" finite numbers, got {self.alpha!r}"
             )
-        for name, smallest in (("topic_prior", 0), ("warm_up", 0), ("max_iter", 1), ("max_doc_iter", 1)):
-            if not getattr(self, name) >= smallest:
+        least = {"topic_prior": 0, "tol": 0, "warm_up": 0, "max_iter": 1, "max_doc_iter": 1}
+        for name, smallest in least.items():
+            if not is_number(getattr(self, name)) or getattr(self, name) < smallest:
                 raise ValueError(
                     f"{name} of FiniteM3 must be at least {smallest}, got {getattr(self, name)!r}"
                 )

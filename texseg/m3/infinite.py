@@ -11,7 +11,7 @@ from texseg.m3.families import Array, Family, Labels, Rng, concatenate
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
 from texseg.m3.seating import Sharing
-from texseg.models.estimator import settings
+from texseg.models.estimator import is_number, settings
 
 _FIRST_OMEGA = 0.5
 
@@ -122,7 +122,7 @@ class InfiniteM3(SampledM3):
                 "omega1 and omega2 of InfiniteM3 need omega, got omega=None; pass all three, with sum 1"
             )
         omega, omega1, omega2 = _FIRST_OMEGA if self.omega is None else self.omega, self.omega1, self.omega2
-        if not 0 <= omega <= 1:
+        if not is_number(omega) or not 0 <= omega <= 1:
             raise ValueError(f"omega of InfiniteM3 must be None or lie in 0 ... 1, got {omega!r}")
         rest = 1.0 - omega
         if omega1 is None:

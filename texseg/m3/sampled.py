@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from texseg.counts.random import random_state_of
 from texseg.m3.families import Array, Family, Labels, Params, Rng, SharedGaussians, take
 from texseg.m3.gibbs import pair_logs
-from texseg.models.estimator import BaseEstimator, ClusterMixin, DensityMixin, settings
+from texseg.models.estimator import BaseEstimator, ClusterMixin, DensityMixin, is_number, is_whole, settings
 
 _BLOCK = 2**20  # densities held at once
 
@@ -114,19 +114,20 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         """Check the settings and the data, and resolve the priors of the family."""
         owner = type(self).__name__
         for name in (*at_least_one, "thin", "n_auxiliary", "n_start", "n_init", "n_sweeps"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
+            if not is_whole(value := getattr(self, name)):
                 raise ValueError(f"{name} of {owner} must be a whole number of at least 1, got {value!r}")
-        if not 0 <= self.burn_in < self.n_sweeps:
+        if not is_whole(self.burn_in, 0) or self.burn_in >= self.n_sweeps:
             raise ValueError(
                 f"burn_in of {owner} must lie in 0 ... n_sweeps - 1 = {self.n_sweeps - 1}, got"
                 f" {self.burn_in!r}"
             )
-        if not self.alpha > 0:
+        if not is_number(self.alpha) or self.alpha <= 0:
             raise ValueError(f"alpha of {owner} must be above 0, got {self.alpha!r}")
         X = validate_data(self, X, dtype=np.float64)
         seed = random_state_of(self.random_state).randint(2**32, size=4, dtype=np.uint32)
         family = SharedGaussians() if self.family is None else self.family
+        if isinstance(family, type) or not hasattr(family, "prepare"):
+            raise ValueError(f"family of {owner} must be one, such as SharedGaussians(), got {family!r}")
         return np.random.default_rng(seed), X, family.prepare(X)
 
     def _best_pairs(self, X: Any) -> Labels:

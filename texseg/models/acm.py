@@ -51,11 +51,6 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
     n_clusters: int = 8
     predictive: bool | None = field(default=None, kw_only=True)
 
-    def _check_settings(self, owner: str) -> None:
-        super()._check_settings(owner)
-        if self.predictive not in (True, False, None):
-            raise ValueError(f"{owner} needs predictive as True, False or None, got {self.predictive!r}")
-
     def _model(self, data: Data) -> HistogramClustering:
         """Rows are left out and a background is chosen with ``beta="auto"``, unless switched off."""
         if data.beta is not None or self.predictive is False:

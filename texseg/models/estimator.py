@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 from zlib import crc32
 
@@ -42,6 +43,7 @@ HOTTER = 0.8
 COOLING = 0.6  # factor from one temperature to the next while clusters grow; .8 and .9 find the same clusters
 # nats an occurrence by which a change of a setting must raise the held-out likelihood: .02 %
 WORTHWHILE = 2e-4
+VISIBLE = 1e-3  # nats an occurrence by which perplexities differ in their first four digits
 # stored entries beyond which tables are fitted in single precision: a step takes a third of the time
 LARGE_TABLE = 2**22
 FEW_ENTRIES = 2**20  # of large tables, stored entries of the rows on which settings are chosen
@@ -186,20 +188,20 @@ class CountEstimator(Scikit):
         ``components_`` (of a `HACM`, of ``nodes_``); with ``distinct``, what distinguishes a component from
         the others, by its part of the divergence from the mean of all, rather than what is frequent.
         """
-        check_is_fitted(self)
-        profiles, labels = getattr(self, "nodes_", self.components_), self._column_names(names)
+        labels = self._column_names(names)
+        profiles = getattr(self, "nodes_", self.components_)
         ranks = distinction(profiles) if distinct else profiles
         return [best_named(p, labels, n, own, -1.0) for p, own in zip(profiles, ranks, strict=True)]
 
     def to_frame(self, names: Sequence[str] | None = None) -> Any:
         """Return ``components_`` as a `pandas.DataFrame`: rows components, columns words."""
-        check_is_fitted(self)
         labels = self._column_names(names)
         return import_module("pandas").DataFrame(
             self.components_, index=self.get_feature_names_out(), columns=labels
         )
 
     def _column_names(self, names: Sequence[str] | None) -> list[str]:
+        check_is_fitted(self)
         given = getattr(self, "feature_names_in_", None) if names is None else names
         return checked_names(given, self.components_.shape[1], type(self).__name__, "names", "columns")
 
@@ -251,18 +253,36 @@ class CountEstimator(Scikit):
         return tags
 
 
+def is_number(value: Any, kind: type = Real) -> bool:
+    """Whether a setting is a number of some kind, which True and False are not."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether a setting is a whole number, not below the least."""
+    return is_number(value, Integral) and value >= least
+
+
 def checked_names(names: Any, number: int, owner: str, what: str, of_what: str) -> list[str]:
     """Give the names as strings, or numbers where there are none."""
-    if names is not None and len(names) != number:
-        raise ValueError(f"{owner} needs {what} for its {number} {of_what}, got {len(names)}")
-    return [str(name) for name in (range(number) if names is None else names)]
+    given = range(number) if names is None else names
+    if (got := len(given) if hasattr(given, "__len__") else repr(given)) != number:
+        raise ValueError(f"{owner} needs {what} for its {number} {of_what}, got {got}")
+    return [str(name) for name in given]
+
+
+def greatest(ranks: Floats, n: int) -> Labels:
+    """Places of the ``n`` greatest, the greatest first."""
+    if not is_whole(n, 0):
+        raise ValueError(f"n must be a whole number, at least 0, got {n!r}")
+    return np.argsort(-ranks, kind="stable")[:n]
 
 
 def best_named(
     profile: Floats, names: Sequence[str], n: int, ranks: Floats | None = None, above: float = 0.0
 ) -> list[tuple[str, float]]:
     """Names and values of the ``n`` greatest of ``ranks`` (M,) where ``profile`` (M,) is above a bound."""
-    best = np.argsort(-(profile if ranks is None else ranks), kind="stable")[:n]
+    best = greatest(profile if ranks is None else ranks, n)
     return [(names[j], float(profile[j])) for j in best if profile[j] > above]
 
 
@@ -396,7 +416,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             return
         rows = np.ones((data.counts.shape[0], 1))
         single = heldout_log_likelihood(rows, mean_profile(data.counts), data.validation)
-        if state.heldout < single - WORTHWHILE:
+        if state.heldout < single - VISIBLE:
             remedy = "" if data.beta is None else 'pass beta="auto", or '
             warnings.warn(
                 f"{type(self).__name__} predicts held-out occurrences worse than one profile for all rows "
@@ -648,17 +668,18 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return n, validation, self._check_weights(sample_weight, n)
 
     def _check_settings(self, owner: str) -> None:
-        def is_whole(value: Any) -> bool:
-            return isinstance(value, (int, np.integer)) and bool(value >= 1)
-
-        is_beta = self.beta == "auto" or (isinstance(self.beta, (int, float)) and 0 < self.beta < np.inf)
-        assignment, whole = getattr(self, "assignment", "soft"), "as a whole number, at least 1,"
+        beta, share = self.beta, self.validation_fraction
+        is_beta = beta == "auto" or is_number(beta) and 0 < float(beta) < np.inf
+        whole, switch = "as a whole number, at least 1,", "as True or False,"
+        predictive = getattr(self, "predictive", None)
         for name, is_allowed, allowed in (
             ("beta", is_beta, 'as a positive number or "auto",'),
-            ("validation_fraction", 0 < self.validation_fraction < 1, "between 0 and 1,"),
+            ("validation_fraction", is_number(share) and 0 < share < 1, "between 0 and 1,"),
             *((n, is_whole(getattr(self, n)), whole) for n in (*self._size_parameters, "n_init", "max_iter")),
-            ("tol", self.tol >= 0, "of at least 0,"),
-            ("assignment", assignment in ("soft", "hard"), '"soft" or "hard",'),
+            ("tol", is_number(self.tol) and self.tol >= 0, "of at least 0,"),
+            ("assignment", getattr(self, "assignment", "soft") in ("soft", "hard"), '"soft" or "hard",'),
+            ("predictive", predictive in (True, False, None), "as True, False or None,"),
+            ("over_relaxation", self.over_relaxation in (True, False), switch),
         ):
             if not is_allowed:
                 raise ValueError(f"{owner} needs {name} {allowed} got {getattr(self, name)!r}")

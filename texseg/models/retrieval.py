@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from texseg.counts.matrix import check_counts, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models.base import FLOOR, Labels, entry_rows, log_floored, normalise, products_at
-from texseg.models.estimator import PREDICTION_FLOOR, best_named, checked_names, distinction
+from texseg.models.estimator import PREDICTION_FLOOR, best_named, checked_names, distinction, greatest
 
 # share of a row's own words in what it is expected to say; .2 to .7 are alike in `benchmarks/dyadic.py`
 OWN_SHARE = 0.3
@@ -122,8 +122,8 @@ class Retrieval:
     def search(self, query: str | Sequence[str] | ArrayLike, n: int = 10) -> list[Match]:
         """Find the ``n`` most probable rows for a query, the best first.
 
-        ``query`` is a string, which is split at white space, a sequence of strings, of which unknown ones are
-        ignored, or an array (M,) of how often each column is requested; a ValueError tells if no word is
+        ``query`` is a word, a string to be split at white space, a sequence of words, of which unknown ones
+        are ignored, or an array (M,) of how often each column is requested; a ValueError tells if no word is
         known. Scores are ``p(i | query)``, all rows being as probable before.
         """
         return self._matches(self.row_probabilities(query), n)
@@ -222,7 +222,7 @@ class Retrieval:
     def _asked(self, query: str | Sequence[str] | ArrayLike) -> Floats:
         """How often each column is requested, (M,)."""
         if isinstance(query, str):
-            query = query.split()
+            query = [query] if query in self._column else query.split()
         asked = np.asarray(query)
         if asked.dtype.kind in "US" or not asked.size:
             known = [self._column[word] for word in asked.ravel().tolist() if word in self._column]
@@ -240,8 +240,7 @@ class Retrieval:
         return counts
 
     def _matches(self, scores: Floats, n: int) -> list[Match]:
-        best = np.argsort(-scores, kind="stable")[:n]
-        return [Match(int(i), self.titles[i], float(scores[i])) for i in best]
+        return [Match(int(i), self.titles[i], float(scores[i])) for i in greatest(scores, n)]
 
     def _levels(self) -> Labels:
         return np.zeros(len(self.nodes), np.intp) if self.tree is None else self.tree.levels
