@@ -179,7 +179,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.textons": "_STRIP",
         "channels.encode": "_LARGE",
         "channels.quantize": "_AT_ONCE",
-        "counts.matrix": "_BLOCK_ENTRIES",
+        "counts.matrix": "_BLOCK_ENTRIES _DEALT_SINGLY",
         "counts.sites": "_STRIP",
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",
         "method.pairs": "_NUMBERS_AT_ONCE",

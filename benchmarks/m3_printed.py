@@ -31,21 +31,30 @@ from texseg.m3 import InfiniteM3
 from texseg.m3.families import Labels
 from texseg.m3.gibbs import Chain
 from texseg.m3.seating import Seats, Sharing, Sticks
-from texseg.m3.switch import (
-    Array,
-    Topics,
-    expected_log_memberships,
-    membership_divergence,
-    normalise_rows,
-    shares_from,
-    shares_of,
-)
+from texseg.m3.switch import Array, Topics, divergence, expected_log, shares_from, shares_of, split
 from texseg.models.base import entry_rows
 
 _FLOOR = 1e-100  # replaces a probability of zero in logarithms
 _EM_STEPS = 20
 _ROUNDS, _GROWTH, _VIOLATION = 6, 10.0, 1e-4  # of the penalties
 _CHUNK = 2**21  # numbers a chunk of words may need
+
+
+def expected_log_memberships(gamma: Array, sizes: tuple[int, ...]) -> Array:
+    """Return ``E[log pi]`` of all spaces, side by side, (D, K1 + ... + KL)."""
+    return np.hstack([expected_log(side) for side in split(gamma, sizes)])
+
+
+def membership_divergence(gamma: Array, sizes: tuple[int, ...], alpha: Array) -> Array:
+    """Compute the divergence of q(pi1) ... q(piL) from their priors, (D,), in nats."""
+    sides = zip(split(gamma, sizes), split(alpha, sizes), strict=True)
+    return np.sum([divergence(side, prior) for side, prior in sides], axis=0)
+
+
+def normalise_rows(expected: Array, fallback: Array) -> Array:
+    """Scale rows to sum to one; rows without any count become those of `fallback`."""
+    totals = expected.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, expected / np.where(totals > 0, totals, 1.0), fallback)
 
 
 class Words(NamedTuple):

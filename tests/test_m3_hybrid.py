@@ -110,7 +110,7 @@ def test_one_point():
         ({"n_components": 0}, "n_components of HybridM3 must be a whole number of at least 1, got 0"),
         ({"alpha": -1}, "alpha of HybridM3 must be above 0, got -1"),
         ({"n_draws": 0}, "n_draws of HybridM3 must be a whole number of at least 1, got 0"),
-        ({"burn_in": 500}, "burn_in of HybridM3 must lie in"),
+        ({"burn_in": 500}, "burn_in of HybridM3 must be in 0"),
     ],
 )
 def test_wrong_settings_are_named(settings, message):

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from texseg.counts.matrix import CountMatrix, row_blocks
 from texseg.counts.random import random_state_of
 from texseg.m3.switch import Array, Expectation, Switch, Topics, fit_concentrations, shares_of, split
-from texseg.models.estimator import CountEstimator, DensityMixin, is_number, settings
+from texseg.models.base import Allowed, check_settings, is_number
+from texseg.models.estimator import CountEstimator, DensityMixin, settings
 
 _FIRST_OMEGA = 0.5
 _ALPHAS = "asymmetric", "symmetric"
@@ -86,7 +87,7 @@ class FiniteM3(DensityMixin, CountEstimator):
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> FiniteM3:
         """Estimate topics, omega and alpha from documents ``X`` (D, M) with weights ``sample_weight``."""
-        self._check_parameters()
+        check_settings(self)
         n = self._checked(X, "X", reset=True)
         weights = self._check_weights(sample_weight, n)
         topics = self._estimated(n, Switch(float(self.topic_prior)), weights)
@@ -174,35 +175,22 @@ class FiniteM3(DensityMixin, CountEstimator):
         topics = Topics(tuple(np.split(drawn, np.cumsum(sizes)[:-1])), shares, alpha)
         return topics if self.topic_prior > 0 else Switch(0.0).means(topics)
 
-    def _check_parameters(self) -> None:
-        sizes = np.asarray(self.n_components)
-        if sizes.ndim > 1 or sizes.shape == (1,) or sizes.dtype.kind not in "iu" or (sizes < 1).any():
-            raise ValueError(
-                "n_components of FiniteM3 must be a whole number of at least 1, or one for each of two or"
-                f" more spaces, got {self.n_components!r}"
-            )
-        L = len(self._sizes())
+    def _allowed(self) -> Iterator[Allowed]:
+        sizes, L, named = np.asarray(self.n_components), len(self._sizes()), isinstance(self.alpha, str)
+        are_whole = sizes.dtype.kind in "iu" and bool((sizes >= 1).all())
+        spaces = "a whole number of at least 1, or one for each of two or more spaces"
+        yield "n_components", are_whole and sizes.ndim < 2 and sizes.shape != (1,), spaces
         omega = np.asarray(np.full(L, 1 / L) if self.omega is None else self.omega, dtype=float)
-        shares = omega.shape == (L,) and abs(omega.sum() - 1) < 1e-9
-        if not (shares or (omega.ndim == 0 and L == 2)) or (omega < 0).any() or (omega > 1).any():
-            raise ValueError(
-                f"omega of FiniteM3 must be None, {'lie in 0 ... 1, or be' if L == 2 else 'or'} {L} shares"
-                f" with sum 1, got {self.omega!r}"
-            )
-        named = isinstance(self.alpha, str)
+        are_shares = omega.shape == (L,) and abs(omega.sum() - 1) < 1e-9
+        fits = (are_shares or (omega.ndim == 0 and L == 2)) and bool(((omega >= 0) & (omega <= 1)).all())
+        yield "omega", fits, f"None, {'lie in 0 ... 1, or be' if L == 2 else 'or'} {L} shares with sum 1"
         alpha = np.asarray(np.nan if self.alpha is None or named else self.alpha, dtype=float)
-        numbers = alpha.shape in ((), (L,)) and (alpha > 0).all() and np.isfinite(alpha).all()
-        if not (self.alpha in _ALPHAS if named else numbers):
-            raise ValueError(
-                f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or {L} positive"
-                f" finite numbers, got {self.alpha!r}"
-            )
+        fits = alpha.shape in ((), (L,)) and bool((np.isfinite(alpha) & (alpha > 0)).all())
+        words = f"{' or '.join(map(repr, _ALPHAS))}, or one or {L} positive finite numbers"
+        yield "alpha", self.alpha in _ALPHAS if named else fits, words
         least = {"topic_prior": 0, "tol": 0, "warm_up": 0, "max_iter": 1, "max_doc_iter": 1}
-        for name, smallest in least.items():
-            if not is_number(getattr(self, name)) or getattr(self, name) < smallest:
-                raise ValueError(
-                    f"{name} of FiniteM3 must be at least {smallest}, got {getattr(self, name)!r}"
-                )
+        for name, low in least.items():
+            yield name, is_number(getattr(self, name)) and getattr(self, name) >= low, f"at least {low}"
 
 
 def _flat(n: sp.csr_array, topics: Topics) -> Array:

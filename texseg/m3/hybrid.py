@@ -17,6 +17,7 @@ from texseg.m3.families import Array, Family, Labels, Params, Rng, concatenate, 
 from texseg.m3.gibbs import Chain, pair_logs, sweep
 from texseg.m3.sampled import Sample, SampledM3, start_labels
 from texseg.m3.seating import Sharing, Sticks
+from texseg.models.base import Allowed, whole_numbers
 from texseg.models.estimator import settings
 
 
@@ -69,7 +70,7 @@ class HybridM3(SampledM3):
 
     def fit(self, X: Any, y: Any = None) -> HybridM3:
         """Alternately sample the first side and fit the second to the data (N, D)."""
-        rng, X, family = self._prepared(X, "n_components", "n_draws")
+        rng, X, family = self._prepared(X)
         starts = np.rint(np.linspace(self.n_start, 1, self.n_init)).astype(int)
         runs = [list(self._iterate(rng, X, family, n_start)) for n_start in starts.tolist()]
         histories = [np.array([self._log_joint(X, state, family) for state in run]) for run in runs]
@@ -78,6 +79,10 @@ class HybridM3(SampledM3):
         self.n_first_ = np.array([len(state.first[0]) for state in states])
         kept = states[self.burn_in :: self.thin]
         return self._described(family, [self._keep(rng, state, family) for state in kept])
+
+    def _allowed(self) -> Iterator[Allowed]:
+        yield from super()._allowed()
+        yield from whole_numbers(self, "n_components", "n_draws")
 
     def _iterate(self, rng: Rng, X: Array, family: Family, n_start: int) -> Iterator[_Hybrid]:
         """Yield the state after every sweep."""

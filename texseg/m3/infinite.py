@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from texseg.m3.families import Array, Family, Labels, Rng, concatenate
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
 from texseg.m3.seating import Sharing
-from texseg.models.estimator import is_number, settings
+from texseg.models.base import Allowed, is_number
+from texseg.models.estimator import settings
 
 _FIRST_OMEGA = 0.5
 
@@ -116,27 +118,23 @@ class InfiniteM3(SampledM3):
     def _first(self, *args: Any) -> Chain:
         return first_state(*args)
 
+    def _allowed(self) -> Iterator[Allowed]:
+        yield from super()._allowed()
+        fits = self.omega is None or (is_number(self.omega) and 0 <= self.omega <= 1)
+        yield "omega", fits, "None or in 0 ... 1"
+
     def _sharing(self) -> Sharing:
-        if self.omega is None and (self.omega1 is not None or self.omega2 is not None):
-            raise ValueError(
-                "omega1 and omega2 of InfiniteM3 need omega, got omega=None; pass all three, with sum 1"
-            )
         omega, omega1, omega2 = _FIRST_OMEGA if self.omega is None else self.omega, self.omega1, self.omega2
-        if not is_number(omega) or not 0 <= omega <= 1:
-            raise ValueError(f"omega of InfiniteM3 must be None or lie in 0 ... 1, got {omega!r}")
-        rest = 1.0 - omega
+        given, rest = [each for each in (omega1, omega2) if each is not None], 1.0 - omega
         if omega1 is None:
             omega1 = rest / 2 if omega2 is None else rest - omega2
         omega2 = rest - omega1 if omega2 is None else omega2
-        if min(omega1, omega2) < 0 or abs(omega1 + omega2 - rest) > 1e-9:
+        low, apart = min(omega1, omega2), abs(omega1 + omega2 - rest)
+        if low < 0 or apart > 1e-9 or (low == 0 and rest > 0) or (self.omega is None and given):
             raise ValueError(
-                "omega, omega1 and omega2 of InfiniteM3 must be non-negative with sum 1, got"
-                f" {omega!r}, {self.omega1!r}, {self.omega2!r}; leave omega1 and omega2 out to halve"
-                " what omega leaves"
-            )
-        if rest > 0 and min(omega1, omega2) == 0:
-            raise ValueError(
-                f"InfiniteM3 needs omega1 and omega2 above 0 unless omega is 1, got {omega1!r} and {omega2!r}"
+                "omega1 and omega2 of InfiniteM3 need omega, with which their sum is 1, and must be above 0"
+                f" unless it is 1, got {self.omega!r}, {self.omega1!r} and {self.omega2!r}; leave them out to"
+                " halve what omega leaves"
             )
         return Sharing(float(self.alpha), float(omega), float(omega1), float(omega2))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from itertools import combinations
 from typing import Any, NamedTuple, Self
@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from texseg.counts.random import random_state_of
 from texseg.m3.families import Array, Family, Labels, Params, Rng, SharedGaussians, take
 from texseg.m3.gibbs import pair_logs
-from texseg.models.estimator import BaseEstimator, ClusterMixin, DensityMixin, is_number, is_whole, settings
+from texseg.models.base import Allowed, check_settings, is_number, is_whole, whole_numbers
+from texseg.models.estimator import BaseEstimator, ClusterMixin, DensityMixin, settings
 
 _BLOCK = 2**20  # densities held at once
 
@@ -110,24 +111,20 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         partitions = [s.pairs if side is None else (s.z1, s.z2)[side] for s in self.samples_]
         return sum((z[:, None] == z[None, :]).astype(float) for z in partitions) / len(partitions)
 
-    def _prepared(self, X: Any, *at_least_one: str) -> tuple[np.random.Generator, Array, Family]:
+    def _allowed(self) -> Iterator[Allowed]:
+        yield from whole_numbers(self, "thin", "n_auxiliary", "n_start", "n_init", "n_sweeps")
+        last = self.n_sweeps - 1
+        yield "burn_in", is_whole(self.burn_in, 0) and self.burn_in <= last, f"in 0 ... n_sweeps - 1 = {last}"
+        yield "alpha", is_number(self.alpha) and self.alpha > 0, "above 0"
+        is_family = not isinstance(self.family, type) and hasattr(self.family, "prepare")
+        yield "family", self.family is None or is_family, "None, or one such as SharedGaussians()"
+
+    def _prepared(self, X: Any) -> tuple[np.random.Generator, Array, Family]:
         """Check the settings and the data, and resolve the priors of the family."""
-        owner = type(self).__name__
-        for name in (*at_least_one, "thin", "n_auxiliary", "n_start", "n_init", "n_sweeps"):
-            if not is_whole(value := getattr(self, name)):
-                raise ValueError(f"{name} of {owner} must be a whole number of at least 1, got {value!r}")
-        if not is_whole(self.burn_in, 0) or self.burn_in >= self.n_sweeps:
-            raise ValueError(
-                f"burn_in of {owner} must lie in 0 ... n_sweeps - 1 = {self.n_sweeps - 1}, got"
-                f" {self.burn_in!r}"
-            )
-        if not is_number(self.alpha) or self.alpha <= 0:
-            raise ValueError(f"alpha of {owner} must be above 0, got {self.alpha!r}")
+        check_settings(self)
         X = validate_data(self, X, dtype=np.float64)
         seed = random_state_of(self.random_state).randint(2**32, size=4, dtype=np.uint32)
         family = SharedGaussians() if self.family is None else self.family
-        if isinstance(family, type) or not hasattr(family, "prepare"):
-            raise ValueError(f"family of {owner} must be one, such as SharedGaussians(), got {family!r}")
         return np.random.default_rng(seed), X, family.prepare(X)
 
     def _best_pairs(self, X: Any) -> Labels:

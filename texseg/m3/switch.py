@@ -18,7 +18,7 @@ Dirichlet prior get a Dirichlet posterior q(theta); theta above is then exp E[lo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import gammaln, psi
 
-from texseg.models.base import entry_rows, products_at
+from texseg.models.base import entry_rows, normalise, products_at
 
 Array = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ _ALPHAS = 1e-4, 1e4  # range of a concentration that is estimated
 class Topics(NamedTuple):
     """Parameters of the topic spaces."""
 
-    spaces: tuple[Array, ...]  # (Kl, M): probabilities, or Dirichlet parameters of topics integrated out
+    spaces: tuple[NDArray[Any], ...]  # (Kl, M): probabilities, or Dirichlet parameters if integrated out
     shares: Array  # (L,), weights of the spaces, with sum one; (1 + omega) / 2 and (1 - omega) / 2 in Eq. 7
     alpha: Array  # (K1 + ... + KL,), concentration of the memberships in each topic
 
@@ -62,23 +62,6 @@ class Expectation(NamedTuple):
 def split(values: Array, sizes: tuple[int, ...]) -> list[Array]:
     """Split the last axis, (K1 + ... + KL,), into the spaces."""
     return np.split(values, np.cumsum(sizes)[:-1], axis=-1)
-
-
-def expected_log_memberships(gamma: Array, sizes: tuple[int, ...]) -> Array:
-    """Return ``E[log pi]`` of all spaces, side by side, (D, K1 + ... + KL)."""
-    return np.hstack([expected_log(side) for side in split(gamma, sizes)])
-
-
-def membership_divergence(gamma: Array, sizes: tuple[int, ...], alpha: Array) -> Array:
-    """Compute the divergence of q(pi1) ... q(piL) from their priors, (D,), in nats."""
-    sides = zip(split(gamma, sizes), split(alpha, sizes), strict=True)
-    return np.sum([divergence(side, prior) for side, prior in sides], axis=0)
-
-
-def normalise_rows(expected: Array, fallback: Array) -> Array:
-    """Scale rows to sum to one; rows without any count become those of `fallback`."""
-    totals = expected.sum(axis=1, keepdims=True)
-    return np.where(totals > 0, expected / np.where(totals > 0, totals, 1.0), fallback)
 
 
 def shares_of(omega: float) -> Array:
@@ -108,7 +91,7 @@ class Switch(NamedTuple):
 
         def mix(gamma: Array) -> tuple[Array, Array, sp.csr_array]:
             """Geometric memberships (D, K1 + ...), the mixture of each word (nnz,), and ``n`` over it."""
-            memberships = np.exp(expected_log_memberships(gamma, sizes))
+            memberships = np.exp(np.hstack([expected_log(side) for side in split(gamma, sizes)]))
             mixture = products_at(memberships, table, index, n.indices).astype(float, copy=False)
             ratio = np.divide(n.data, mixture, out=np.zeros_like(mixture), where=mixture > 0)
             return memberships, mixture, sp.csr_array((ratio, n.indices, n.indptr), n.shape)
@@ -124,7 +107,8 @@ class Switch(NamedTuple):
                 break
         with np.errstate(divide="ignore"):
             bounds = np.bincount(index, n.data * np.log(mixture), n.shape[0]).astype(float)
-        bounds -= membership_divergence(gamma, sizes, topics.alpha)
+        for side, prior in zip(split(gamma, sizes), split(topics.alpha, sizes), strict=True):
+            bounds -= divergence(side, prior)
         if row_weights is not None:
             memberships, bounds = memberships * row_weights[:, None], bounds * row_weights
         expected = (table * (ratio.T @ memberships)).T
@@ -134,10 +118,7 @@ class Switch(NamedTuple):
         """M-step for the topics, and for the shares of the spaces unless they are given."""
         if shares is None:
             shares = shares_from(np.array([counts.sum() for counts in stats]))
-        if self.topic_prior > 0:
-            spaces = tuple(counts + self.topic_prior for counts in stats)
-        else:
-            spaces = tuple(normalise_rows(*both) for both in zip(stats, topics.spaces, strict=True))
+        spaces = tuple(n + self.topic_prior if self.topic_prior > 0 else normalise(n) for n in stats)
         return topics._replace(spaces=spaces, shares=shares)
 
     def topic_bound(self, topics: Topics) -> float:
@@ -148,7 +129,7 @@ class Switch(NamedTuple):
 
     def means(self, topics: Topics) -> Topics:
         """Return the same with the topics as probabilities."""
-        return topics._replace(spaces=tuple(normalise_rows(space, space) for space in topics.spaces))
+        return topics._replace(spaces=tuple(map(normalise, topics.spaces)))
 
     def _table(self, topics: Topics) -> Array:
         """Lay the topics out as columns, times the shares of their spaces, (M, K1 + ... + KL)."""

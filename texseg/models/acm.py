@@ -24,7 +24,7 @@ from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import State, grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models import base
-from texseg.models.base import FLOOR, Rng, Weights
+from texseg.models.base import FLOOR, Allowed, Rng, Weights
 from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, Run, best_of, settings
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, held_totals, rows_of_columns
@@ -163,10 +163,9 @@ class ACM(OneSided):
 
     assignment: str = "soft"
 
-    def _check_settings(self, owner: str) -> None:
-        super()._check_settings(owner)
-        if self.assignment == "hard" and self.predictive:
-            raise ValueError(f"{owner} can be fitted by predictive EM only with assignment='soft'")
+    def _allowed(self) -> Iterator[Allowed]:
+        yield from super()._allowed()
+        yield "predictive", self.assignment == "soft" or not self.predictive, 'False with assignment="hard"'
 
     def _model(self, data: Data) -> HistogramClustering:
         if self.assignment == "hard":

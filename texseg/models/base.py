@@ -7,7 +7,9 @@ to one (within each group of columns, where that axis runs over features). The d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +22,7 @@ from texseg.fitting.assignment import Floats, Posterior, SoftMax
 
 Labels = NDArray[np.intp]
 Rng = np.random.RandomState
+Allowed: TypeAlias = tuple[str, bool, str]  # name of a setting, whether it is allowed, and what would be
 Weights: TypeAlias = Floats | None  # (N,), how many sites each row stands for; None where each is one
 
 FLOOR = 1e-12  # probabilities below this count as this much inside logarithms, so that no count is impossible
@@ -167,6 +170,29 @@ def with_short_rows(n: CountMatrix) -> CountMatrix:
     return scale_rows(n, np.minimum(1.0, USUAL_ROW * usual / np.maximum(totals, 1.0)))
 
 
+def is_number(value: Any, kind: type = Real) -> bool:
+    """Whether a setting is a number of some kind, which True and False are not."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether a setting is a whole number, not below the least."""
+    return is_number(value, Integral) and value >= least
+
+
+def whole_numbers(estimator: Any, *names: str) -> Iterator[Allowed]:
+    """Demand whole numbers from 1 on of some settings of an estimator."""
+    return ((name, is_whole(getattr(estimator, name)), "a whole number of at least 1") for name in names)
+
+
+def check_settings(estimator: Any) -> None:
+    """Raise a ValueError for the first setting of an estimator that is not allowed."""
+    for name, is_allowed, allowed in estimator._allowed():
+        if not is_allowed:
+            owner, value = type(estimator).__name__, getattr(estimator, name)
+            raise ValueError(f"{name} of {owner} must be {allowed}, got {value!r}")
+
+
 class Model:
     """What the models have in common, as the driver sees them."""
 
@@ -184,6 +210,10 @@ class Model:
             else:
                 line[name] = value / value.sum() if name == self.joint else normalise(value)
         return new._replace(**line)
+
+    def n_distinct(self, params: Any) -> Any:
+        """Count the clusters that can be distinguished; all of them, where growth does not ask."""
+        return len(params[0])
 
     def prediction(self, params: Any, posteriors: Any) -> tuple[Floats, Floats]:
         """Shares (N, R) of the fitted rows in R profiles (R, M), whose product is ``p(j | i)``."""

@@ -12,14 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 from zlib import crc32
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn import base
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, cross_val_score
@@ -32,7 +30,8 @@ from texseg.counts.matrix import split_counts as split_counts
 from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule
 from texseg.fitting.assignment import Floats
-from texseg.models.base import LONG_ROW, Labels, Rng, entry_rows, log_floored, mean_profile, products_at
+from texseg.models import base
+from texseg.models.base import LONG_ROW, Allowed, Labels, Rng, is_number
 
 # share of the uniform distribution in every prediction, so that no new occurrence is impossible
 PREDICTION_FLOOR = 0.01
@@ -43,7 +42,6 @@ HOTTER = 0.8
 COOLING = 0.6  # factor from one temperature to the next while clusters grow; .8 and .9 find the same clusters
 # nats an occurrence by which a change of a setting must raise the held-out likelihood: .02 %
 WORTHWHILE = 2e-4
-VISIBLE = 1e-3  # nats an occurrence by which perplexities differ in their first four digits
 # stored entries beyond which tables are fitted in single precision: a step takes a third of the time
 LARGE_TABLE = 2**22
 FEW_ENTRIES = 2**20  # of large tables, stored entries of the rows on which settings are chosen
@@ -122,7 +120,8 @@ def _log_predictions(
     """Blocks of rows of ``n`` as CSR, with the log-probability of every entry."""
     columns = np.ascontiguousarray(profiles.T)
     for rows, block in row_blocks(n):
-        p = products_at(np.ascontiguousarray(mixing[rows]), columns, entry_rows(block), block.indices)
+        shares = np.ascontiguousarray(mixing[rows])
+        p = base.products_at(shares, columns, base.entry_rows(block), block.indices)
         yield rows, block, np.log((1 - floor) * p + floor / n.shape[1])
 
 
@@ -143,9 +142,11 @@ if TYPE_CHECKING:  # scikit-learn has no types, so that constructors of its heir
 
     BaseEstimator = Scikit
 else:
-    ClusterMixin, DensityMixin, BaseEstimator = base.ClusterMixin, base.DensityMixin, base.BaseEstimator
+    from sklearn import base as scikit
 
-    class Scikit(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, BaseEstimator):
+    ClusterMixin, DensityMixin, BaseEstimator = scikit.ClusterMixin, scikit.DensityMixin, scikit.BaseEstimator
+
+    class Scikit(scikit.ClassNamePrefixFeaturesOutMixin, scikit.TransformerMixin, BaseEstimator):
         """What scikit-learn gives to transformers."""
 
 
@@ -253,16 +254,6 @@ class CountEstimator(Scikit):
         return tags
 
 
-def is_number(value: Any, kind: type = Real) -> bool:
-    """Whether a setting is a number of some kind, which True and False are not."""
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def is_whole(value: Any, least: int = 1) -> bool:
-    """Whether a setting is a whole number, not below the least."""
-    return is_number(value, Integral) and value >= least
-
-
 def checked_names(names: Any, number: int, owner: str, what: str, of_what: str) -> list[str]:
     """Give the names as strings, or numbers where there are none."""
     given = range(number) if names is None else names
@@ -273,7 +264,7 @@ def checked_names(names: Any, number: int, owner: str, what: str, of_what: str) 
 
 def greatest(ranks: Floats, n: int) -> Labels:
     """Places of the ``n`` greatest, the greatest first."""
-    if not is_whole(n, 0):
+    if not base.is_whole(n, 0):
         raise ValueError(f"n must be a whole number, at least 0, got {n!r}")
     return np.argsort(-ranks, kind="stable")[:n]
 
@@ -288,7 +279,7 @@ def best_named(
 
 def distinction(profiles: Floats) -> Floats:
     """``q_kj log(q_kj / mean_j)``: what each column adds to a profile's divergence from the mean profile."""
-    return profiles * (log_floored(profiles) - log_floored(profiles.mean(axis=0)))
+    return profiles * (base.log_floored(profiles) - base.log_floored(profiles.mean(axis=0)))
 
 
 @settings
@@ -415,8 +406,8 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         if data.validation is None:
             return
         rows = np.ones((data.counts.shape[0], 1))
-        single = heldout_log_likelihood(rows, mean_profile(data.counts), data.validation)
-        if state.heldout < single - VISIBLE:
+        single = heldout_log_likelihood(rows, base.mean_profile(data.counts), data.validation)
+        if state.heldout < single - 5 * WORTHWHILE:  # the two perplexities differ as they are shown
             remedy = "" if data.beta is None else 'pass beta="auto", or '
             warnings.warn(
                 f"{type(self).__name__} predicts held-out occurrences worse than one profile for all rows "
@@ -596,7 +587,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         labels, out = self._column_names(names), []
         for _, block in row_blocks(self._check_new(rows, "rows"), 1024):
             p = self._predictive_mixing(block) @ self.components_
-            p[entry_rows(block), block.indices] = -1.0
+            p[base.entry_rows(block), block.indices] = -1.0
             out += [best_named(row, labels, n, row, -1.0) for row in p]
         return out
 
@@ -637,7 +628,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             for known, new in (halves, halves[::-1]):
                 mixing = self._predictive_mixing(known)
                 for rows, part, log_p in _log_predictions(mixing, self.components_, new, PREDICTION_FLOOR):
-                    logs[rows] += np.bincount(entry_rows(part), part.data * log_p, part.shape[0])
+                    logs[rows] += np.bincount(base.entry_rows(part), part.data * log_p, part.shape[0])
             total.append(logs)
         return np.concatenate(total)
 
@@ -650,7 +641,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         self, X: Any, validation: Any, sample_weight: Any
     ) -> tuple[CountMatrix, CountMatrix | None, NDArray[np.float64] | None]:
         owner = type(self).__name__
-        self._check_settings(owner)
+        base.check_settings(self)
         n = self._checked(X, "X", reset=True)
         rows = getattr(self, self._size_parameters[0])
         if rows > n.shape[0]:
@@ -667,22 +658,16 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 )
         return n, validation, self._check_weights(sample_weight, n)
 
-    def _check_settings(self, owner: str) -> None:
-        beta, share = self.beta, self.validation_fraction
-        is_beta = beta == "auto" or is_number(beta) and 0 < float(beta) < np.inf
-        whole, switch = "as a whole number, at least 1,", "as True or False,"
-        predictive = getattr(self, "predictive", None)
-        for name, is_allowed, allowed in (
-            ("beta", is_beta, 'as a positive number or "auto",'),
-            ("validation_fraction", is_number(share) and 0 < share < 1, "between 0 and 1,"),
-            *((n, is_whole(getattr(self, n)), whole) for n in (*self._size_parameters, "n_init", "max_iter")),
-            ("tol", is_number(self.tol) and self.tol >= 0, "of at least 0,"),
-            ("assignment", getattr(self, "assignment", "soft") in ("soft", "hard"), '"soft" or "hard",'),
-            ("predictive", predictive in (True, False, None), "as True, False or None,"),
-            ("over_relaxation", self.over_relaxation in (True, False), switch),
-        ):
-            if not is_allowed:
-                raise ValueError(f"{owner} needs {name} {allowed} got {getattr(self, name)!r}")
+    def _allowed(self) -> Iterator[Allowed]:
+        beta, share, kinds = self.beta, self.validation_fraction, ("soft", "hard")
+        is_beta = beta == "auto" or (is_number(beta) and 0 < float(beta) < np.inf)
+        yield "beta", is_beta, 'a positive number or "auto"'
+        yield "validation_fraction", is_number(share) and 0 < share < 1, "between 0 and 1"
+        yield from base.whole_numbers(self, *self._size_parameters, "n_init", "max_iter")
+        yield "tol", is_number(self.tol) and self.tol >= 0, "at least 0"
+        yield "assignment", getattr(self, "assignment", "soft") in kinds, '"soft" or "hard"'
+        yield "predictive", getattr(self, "predictive", None) in (True, False, None), "True, False or None"
+        yield "over_relaxation", self.over_relaxation in (True, False), "True or False"
 
 
 def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:

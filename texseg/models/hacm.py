@@ -18,7 +18,7 @@ cluster, and one ``tau`` per row in each cluster. Only the last needs the single
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -32,7 +32,7 @@ from texseg.fitting.assignment import Floats
 from texseg.fitting.moves import resolution
 from texseg.models import base
 from texseg.models.acm import HistogramClustering, OneSided, Profiles
-from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step, Weights
+from texseg.models.base import FLOOR, Allowed, ClusteringModel, Labels, Rng, Stats, Step, Weights
 from texseg.models.estimator import Data, Run, settings
 from texseg.models.left_out import LeavesRowsOut
 from texseg.models.smm import FOLD_IN_STEPS
@@ -179,10 +179,6 @@ class HierarchicalClustering(ClusteringModel):
         model = replace(self, tree=Tree(self.tree.parents, self.tree.leaves[order]))
         moved = params._replace(weights=params.weights[order], vertical=params.vertical[..., order, :])
         return model, moved, posteriors[:, order]
-
-    def n_distinct(self, params: TreeProfiles) -> int:
-        """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
-        return base.count_distinct(self.profiles(params)[params.weights > FLOOR])
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,19 +329,14 @@ class HACM(OneSided):
     tree: str | Tree = field(default="merging", kw_only=True)
     n_init: int = field(default=3, kw_only=True)
 
-    def _check_settings(self, owner: str) -> None:
-        super()._check_settings(owner)
-        if self.predictive and self.beta != "auto":
-            raise ValueError(f'{owner} leaves rows out only with beta="auto", got beta={self.beta!r}')
-        if self.mixing not in STAGES:
-            raise ValueError(f"{owner} needs mixing as one of {list(STAGES)}, got {self.mixing!r}")
-        if isinstance(self.tree, Tree):
-            if len(self.tree.leaves) != self.n_clusters:
-                raise ValueError(
-                    f"{owner} got a tree with {len(self.tree.leaves)} leaves for n_clusters={self.n_clusters}"
-                )
-        elif self.tree not in ("merging", "annealing"):
-            raise ValueError(f'{owner} needs tree as "merging", "annealing" or a Tree, got {self.tree!r}')
+    def _allowed(self) -> Iterator[Allowed]:
+        yield from super()._allowed()
+        yield "predictive", self.beta == "auto" or not self.predictive, 'False unless beta="auto"'
+        yield "mixing", self.mixing in STAGES, f"one of {', '.join(STAGES)}"
+        known = isinstance(self.tree, Tree) or self.tree in ("merging", "annealing")
+        yield "tree", known, '"merging", "annealing" or a Tree'
+        K = len(self.tree.leaves) if isinstance(self.tree, Tree) else self.n_clusters
+        yield "n_clusters", self.n_clusters == K, f"that of the leaves of the tree, {K}"
 
     def _fitted(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Fit the flat clusters, the tree, and then the stages of the vertical mixing one after the other."""

@@ -49,13 +49,6 @@ class Caution:
         """Share of the background in a cluster of mean size."""
         return self.mass / (self.mass + self.cluster)
 
-    def others(self) -> Iterator[tuple[Self, ...]]:
-        """Neighbouring settings to be tried on held-out occurrences: more and less of each."""
-        yield replace(self, mass=2 * self.mass), replace(self, mass=self.mass / 2)
-        more = min(max(2 * self.correlation, LEAST_CORRELATION), 1.0)
-        less = self.correlation / 2 if self.correlation > LEAST_CORRELATION else 0.0
-        yield tuple(replace(self, correlation=rho) for rho in (more, less) if rho != self.correlation)
-
 
 @dataclass(frozen=True, eq=False)
 class LeavesRowsOut(ClusteringModel):
@@ -90,8 +83,13 @@ class LeavesRowsOut(ClusteringModel):
         return base.normalise_profiles(counts, groups)
 
     def others(self) -> Iterator[tuple[Self, ...]]:
-        """Models with neighbouring settings."""
-        for kind in self.caution.others():
+        """Models with more and with less of each setting, to be tried on held-out occurrences."""
+        c = self.caution
+        more = min(max(2 * c.correlation, LEAST_CORRELATION), 1.0)
+        less = c.correlation / 2 if c.correlation > LEAST_CORRELATION else 0.0
+        masses = [replace(c, mass=mass) for mass in (2 * c.mass, c.mass / 2)]
+        correlations = [replace(c, correlation=rho) for rho in (more, less) if rho != c.correlation]
+        for kind in (masses, correlations):
             yield tuple(replace(self, caution=caution) for caution in kind)
 
     def _left_out(

@@ -21,7 +21,7 @@ from texseg.counts.matrix import CountMatrix, column_totals, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models import base
 from texseg.models.acm import TwoSided
-from texseg.models.base import FLOOR, Model, Step, Weights
+from texseg.models.base import Model, Step, Weights
 from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, settings
 from texseg.models.smm import folded_in, pass_over, shares_of_rows
 
@@ -60,10 +60,6 @@ class ProductAspectModel(Model):
         joint, by_column = pi * (pulled.T @ B), B * (pulled @ pi)
         new = joint / joint.sum(), base.normalise(by_row.T), base.normalise(by_column.T)
         return Step(ProductAspects(*new), energy, None)
-
-    def n_distinct(self, params: ProductAspects) -> int:
-        """Count the column groups of non-zero weight that differ (by more than 1 % total variation)."""
-        return base.count_distinct(params.columns[params.mixing.sum(axis=0) > FLOOR])
 
     def by_weight(self, params: ProductAspects, posteriors: Any) -> tuple[ProductAspects, Any]:
         """Return the parameters with the heaviest groups of rows and of columns first."""

@@ -99,10 +99,6 @@ class TwoSidedClustering(Model):
         """Over-relaxed parameters; hard ones stay, for the association would belong to other assignments."""
         return new if isinstance(self.posterior, ArgMax) else super().relax(old, new, eta, groups)
 
-    def n_distinct(self, params: Blocks) -> int:
-        """Count the row clusters of non-zero weight whose joint frequencies differ (by more than 1 %)."""
-        return base.count_distinct(base.normalise(params.joint[params.row_weights > FLOOR]))
-
     def by_weight(self, params: Blocks, posteriors: Sides) -> tuple[Blocks, Sides]:
         """Return parameters and posteriors with the heaviest clusters of rows and of columns first."""
         rows, columns = base.heaviest_first(params.row_weights), base.heaviest_first(params.column_weights)

@@ -122,10 +122,6 @@ class AspectModel(Model):
         rows = base.normalise((by_row + self.row_prior * weights).T)
         return Aspects(weights, rows, base.normalise((by_column + self.column_prior / len(by_column)).T))
 
-    def n_distinct(self, params: Aspects) -> int:
-        """Count the aspects of non-zero weight whose profiles differ (by more than 1 % total variation)."""
-        return base.count_distinct(params.columns[params.weights > FLOOR])
-
     def prediction(self, params: Aspects, posteriors: Any = None) -> tuple[Floats, Floats]:
         """``p(k | i)`` (N, K) (Eq. 10; for rows without occurrences, the weights) and ``q`` (K, M)."""
         return shares_of_rows(params.rows, params.weights), params.columns
