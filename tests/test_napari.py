@@ -193,6 +193,43 @@ def test_the_plane_that_is_shown_is_the_one_that_is_segmented(application, viewe
     assert set(np.unique(data[0])) == {1, 2} and (data[1] == 0).all()
 
 
+@pytest.mark.parametrize("way", [2, 3])
+def test_a_stack_is_segmented_as_one_volume(application, viewer, widget, way, tmp_path, monkeypatch):
+    """By textures within planes, coupled, or in space; strokes, merges and model files as for images."""
+    said = []
+    from texseg.synth import solid, volume
+
+    cube = volume([solid("field", 40, 5), solid("field", 40, 11)]).image[::2]
+    layer = viewer.add_image(cube, name="rock", scale=(2, 1, 1))
+    widget.planes.setCurrentIndex(way)
+    widget.number.setValue(2)
+    viewer.dims.set_current_step(0, 9)
+    press_and_wait(application, widget)
+    given = {"planes": "z"} if way == 2 else {"spatial_dims": 3, "spacing": (2.0, 1.0, 1.0)}
+    expected = TextureSegmenter(2, **given).fit(cube)
+    labels = viewer.layers["rock labels"]
+    assert (labels.data == expected.labels_).all() and (labels.scale == layer.scale).all()
+    widget.slider.setValue(2)
+    assert (labels.data == expected.hierarchy_.labels(3)).all()
+    widget.slider.setValue(1)
+    widget.new_seeds.click()
+    places = np.argwhere(expected.labels_ == 1)
+    place = places[len(places) // 2]
+    viewer.layers["rock seeds"].data[tuple(place)] = 2
+    widget.refit_button.click()
+    wait(application, widget)
+    assert labels.data[tuple(place)] == 2
+    widget.save_model(tmp_path / "rock.texseg")
+    widget.merge([1, 2])
+    assert labels.data.max() == 1
+    viewer.add_image(cube[0], name="one plane")
+    widget.load_model(tmp_path / "rock.texseg")
+    widget.image.setCurrentText("one plane")
+    monkeypatch.setattr("texseg.napari.widget.show_error", said.append)
+    widget.apply.click()
+    assert said == ["texseg: the textures are those of volumes, and 'one plane' has one plane"]
+
+
 def test_of_several_resolutions_the_finest_is_taken(application, viewer, widget):
     viewer.add_image([IMAGE, IMAGE[::2, ::2]], multiscale=True, name="scene")
     widget.number.setValue(2)

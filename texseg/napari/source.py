@@ -27,22 +27,24 @@ Index = tuple[int, ...]
 
 
 class Plane(NamedTuple):
-    """One image of a layer."""
+    """One image of a layer, or one volume."""
 
-    place: Index  # on the axes before the last two; empty where there are none
-    pixels: Any  # (H, W), or (H, W, 3) of an RGB layer; lazy where `LayerSource.is_too_large`
+    place: Index  # on the axes before its own; empty where there are none
+    pixels: Any  # (H, W) or (D, H, W), with 3 colours of an RGB layer; lazy where `LayerSource.is_too_large`
     mask: Any  # True where there is data; None when that is everywhere
 
 
 class LayerSource:
-    """The planes of an image layer, under a mask, with seeds; pixels are loaded on demand.
+    """The planes, or volumes, of an image layer, under a mask, with seeds; pixels are loaded on demand.
 
     Of several resolutions the finest is used; the opacity of RGBA colours is used as a mask. A mask has one
     plane for all, or as many planes as the image; seeds have the shape of the image.
     """
 
-    def __init__(self, layer: Image, mask: Labels | Image | None = None, seeds: Labels | None = None) -> None:
-        self._data = finest(layer)
+    def __init__(
+        self, layer: Image, mask: Labels | Image | None = None, seeds: Labels | None = None, n_axes: int = 2
+    ) -> None:
+        self._data, self.n_axes = finest(layer), n_axes
         self.channel_axis = -1 if layer.rgb else None
         shape = tuple(int(n) for n in self._data.shape[: -1 if layer.rgb else None])
         self.shape = shape
@@ -72,7 +74,7 @@ class LayerSource:
     @property
     def indices(self) -> list[Index]:
         """Indices of all planes."""
-        return list(np.ndindex(self.shape[:-2]))
+        return list(np.ndindex(self.shape[: -self.n_axes]))
 
     def plane(self, index: Index) -> Plane:
         """Load one plane."""
@@ -81,6 +83,8 @@ class LayerSource:
         if self._mask is not None:
             mask = self._mask[index] if index and self._mask.ndim == len(self.shape) else self._mask
             mask = (mask if self.is_too_large and is_lazy(mask) else np.asarray(mask)) != 0
+            if mask.ndim < self.n_axes:
+                mask = np.broadcast_to(mask, self.shape[-3:])
         if self.channel_axis is not None:
             if pixels.shape[-1] > _COLOURS:
                 opaque = pixels[..., _COLOURS] > 0
@@ -91,7 +95,9 @@ class LayerSource:
     @property
     def is_too_large(self) -> bool:
         """Whether planes are lazy, and would take more than half of the memory that is free."""
-        needed = expected_memory(int(np.prod(self.shape[-2:])), 1 if self.channel_axis is None else _COLOURS)
+        needed = expected_memory(
+            int(np.prod(self.shape[-self.n_axes :])), 1 if self.channel_axis is None else _COLOURS
+        )
         return is_lazy(self._data) and needed > free_memory() // 2
 
     def planes(self, indices: list[Index]) -> Iterator[Plane]:

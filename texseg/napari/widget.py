@@ -150,7 +150,7 @@ class SegmentWidget(QWidget):
         self.apply = _button("Apply", self.apply_model, "Find the textures of the model in this image")
         self.load = _button("Load", self._ask_and_load, "Read a model file, saved here or by the command")
         self.save = _button("Save", self._ask_and_save, "Save these textures to a model file")
-        self.planes.addItems(["this plane", "all planes, one model"])
+        self.planes.addItems(["this plane", "all planes, one model", "planes, coupled", "in space"])
         self.number = QtWidgets.QSpinBox(minimum=0, maximum=MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
         self.at_least = QtWidgets.QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=2)
@@ -167,7 +167,11 @@ class SegmentWidget(QWidget):
         seeds = _side_by_side(self.seeds, self.new_seeds, self.refit_button)
         rows: list[tuple[str, QWidget, str]] = [
             ("image", _side_by_side(self.image, self.open), "The image layer to segment"),
-            ("stack", self.planes, "Segment the plane shown here, or all of them with the same textures"),
+            (
+                "stack",
+                self.planes,
+                "Segment the plane shown, all with one model, or a volume: by textures in planes or in space",
+            ),
             ("mask", self.mask, "A layer of the image's shape: 0 is no data"),
             ("seeds", seeds, "A labels layer: paint label 1 where segment 1 is, and so on"),
             ("segments", self.number, "Number of segments; at 0 texseg chooses it"),
@@ -258,7 +262,11 @@ class SegmentWidget(QWidget):
             k_min=min(self.at_least.value(), self.at_most.value()),
             k_max=self.at_most.value(),
         )
-        self._work(lambda job: job.fit(model))
+        layer, way = self._image_layer(), self.planes.currentIndex()
+        if layer is not None and layer.ndim > 2 and way > 1:
+            space: dict[str, Any] = {"spatial_dims": 3, "spacing": tuple(np.abs(layer.scale[-3:]).tolist())}
+            model.set_params(**(space if way == 3 else {"planes": "z"}))
+        self._work(lambda job: job.fit(model), model)
 
     def add_seeds(self) -> None:
         """Add a layer of the image's shape to paint seeds on, and select it."""
@@ -306,7 +314,7 @@ class SegmentWidget(QWidget):
         """Find the textures of the model again, in the chosen image."""
         model = self.model
         if model is not None:
-            self._work(lambda job: job.apply(model))
+            self._work(lambda job: job.apply(model), model)
 
     def stop(self) -> None:
         """Stop the running task at its next step; nothing changes."""
@@ -319,16 +327,22 @@ class SegmentWidget(QWidget):
         result = self._results.get(self._image_layer())
         if result is not None:
             model, fitted = result.found.model, result.found.fitted
-            self._work(lambda job: task(job, model, fitted), result.indices)
+            self._work(lambda job: task(job, model, fitted), model, result.indices)
 
-    def _work(self, task: Any, indices: list[Index] | None = None) -> None:
-        """Start a task of a new job on planes of the chosen image, by default the requested ones."""
+    def _work(self, task: Any, model: TextureSegmenter, indices: list[Index] | None = None) -> None:
+        """Start a task of a new job on planes of the chosen image, by default the requested ones.
+
+        What the model takes as one image, (H, W) or (D, H, W), is a plane.
+        """
         layer = self._image_layer()
         if layer is None:
             show_error("texseg: no image layer; open an image first")
             return
+        n_axes = 2 if model.spatial_dims == 2 and model.planes is None else 3
         try:
-            source = LayerSource(layer, self.mask.currentData(), self.seeds.currentData())
+            if layer.ndim < n_axes:
+                raise ValueError(f"the textures are those of volumes, and {layer.name!r} has one plane")
+            source = LayerSource(layer, self.mask.currentData(), self.seeds.currentData(), n_axes)
         except ValueError as error:
             show_error(f"texseg: {error}")
             return
@@ -344,10 +358,11 @@ class SegmentWidget(QWidget):
 
     def _indices(self, layer: Image, source: LayerSource) -> list[Index]:
         """Find the indices of the planes to be labelled."""
-        if layer.ndim == 2 or self.planes.currentIndex() == 1:
+        if layer.ndim == source.n_axes or self.planes.currentIndex() == 1:
             return source.indices
-        here = np.rint(layer.world_to_data(self._viewer.dims.point[-layer.ndim :])[:-2]).astype(int)
-        last = np.array(source.shape[:-2]) - 1
+        before = layer.ndim - source.n_axes
+        here = np.rint(layer.world_to_data(self._viewer.dims.point[-layer.ndim :])[:before]).astype(int)
+        last = np.array(source.shape[:before]) - 1
         return [tuple(np.clip(here, 0, last).tolist())]
 
     def _fail(self, error: Exception) -> None:

@@ -80,12 +80,17 @@ class Job:
         if not sample:
             raise ValueError("the mask covers every pixel; choose another mask, or none")
         seeds: Any = [self._source.seeds(plane.place) for plane in sample]
+        if self._source.is_too_large and self._source.n_axes == 3:
+            raise ValueError("this volume needs more memory than is free; try `texseg segment --volume`")
         if self._source.is_too_large:  # it is learned from crops of a single plane
             sample = sample[len(sample) // 2 :][:1]
         if len(sample) == 1:
             model.fit(sample[0].pixels, mask=sample[0].mask, seeds=seeds[0])
         else:
-            every = [np.ones(p.pixels.shape[:2], bool) if p.mask is None else p.mask for p in sample]
+            every = [
+                np.ones(p.pixels.shape[: self._source.n_axes], bool) if p.mask is None else p.mask
+                for p in sample
+            ]
             model.fit([p.pixels for p in sample], mask=every, seeds=None if seeds[0] is None else seeds)
         model.set_params(callback=None)
         if is_lazy(model.labels_):
