@@ -4,8 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from texseg import TextureSegmenter, segment
+from texseg.cli import main
 from texseg.metrics import pixel_accuracy
 from texseg.synth import mosaic
 
@@ -85,6 +87,13 @@ def test_the_logarithm_is_taken_where_one_factor_changes_mean_and_contrast(scene
     taken = [note for note in notes if "using the logarithm of the values: contrast is proportional" in note]
     assert len(taken) == (tiles > 1)
     assert pixel_accuracy(labels, scene.truth) > 0.95
+
+
+def test_the_command_tells_the_logarithm_in_its_outcome_and_not_in_a_note(scene, tmp_path):
+    gains = np.random.default_rng(4).uniform(0.4, 1.6, (4, 4))
+    np.save(tmp_path / "a.npy", (scene.image + 10) * np.kron(gains, np.ones((SIDE // 4, SIDE // 4))))
+    run = CliRunner().invoke(main, ["segment", str(tmp_path / "a.npy"), "-k", "3", "-o", str(tmp_path)])
+    assert ", 3 segments of the logarithm, " in run.stdout and "logarithm" not in run.stderr
 
 
 def test_it_is_not_taken_where_light_is_added_nor_on_the_plain_path(scene):

@@ -1,5 +1,6 @@
 """Texture or plain values: grains that differ in brightness alone are found, and textures stay textures."""
 
+import json
 import pickle
 
 import io_scenes
@@ -55,7 +56,9 @@ def test_they_are_ordered_from_dark_to_bright(by_values):
 def test_the_command_says_so(by_values, tmp_path):
     io_scenes.write(tmp_path / "grains.png", by_values[1])
     arguments = ["segment", str(tmp_path / "grains.png"), "-k", "3", "-o", str(tmp_path)]
-    assert "segmented by brightness or colour" in CliRunner().invoke(main, arguments).output
+    said = CliRunner().invoke(main, arguments)
+    assert "3 segments by brightness or colour, " in said.stdout and "note:" not in said.stderr
+    assert json.loads((tmp_path / "grains_run.json").read_text())["result"]["cue"] == "values"
     asked = CliRunner().invoke(main, [*arguments, "--cue", "texture"])
     assert asked.exit_code == 0
     assert "brightness or colour" not in asked.output

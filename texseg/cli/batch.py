@@ -115,6 +115,8 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
         return "all unknown"
     result, number = outcome.result, outcome.result["n_segments"]
     text = f"{number} segment" + ("" if number == 1 else "s")
+    text += " by brightness or colour" * (result.get("cue") == "values")
+    text += " of the logarithm" * bool(result.get("logarithm"))
     if with_odds and number > 1 and result.get("single_texture", 0) >= 0.5:
         return f"{text}, probably a single texture ({result['single_texture']:.0%})"
     return text + (f" ({result['probability']:.0%})" if with_odds and "probability" in result else "")

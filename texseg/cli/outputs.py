@@ -312,7 +312,7 @@ def write_outputs(
 
     _write_files(found, files, likely, rows(), "intervals" in writing.kinds)
     entry = _write_reports(item, found, reports, writing)
-    selection, whole = getattr(model, "selection_", None), pages[0].tally
+    whole = pages[0].tally
     if len(pages) > 1:  # all pages below each other
         whole = Tally(found.names, with_regions=False)
         maps: Any = [page.confidence for page in pages]
@@ -323,7 +323,7 @@ def write_outputs(
         "height": source.shape[0],
         "width": source.shape[1],
         **({"planes": len(pages)} if found.is_volume else {}),
-        **_how_sure(selection, segments),
+        **_how_found(model, segments),
     }
     if found.sample:
         result["sample"] = found.sample
@@ -486,9 +486,12 @@ def earlier_outcome(item: Input, planned: Files, made: Mapping[str, Any]) -> Out
     return Outcome(item.path, "skipped", "its results exist", result, outputs=outputs, report=entry)
 
 
-def _how_sure(selection: Selection | None, segments: Sequence[Row]) -> dict[str, Any]:
-    """Round what is known about how sure results are: of plain values textures do not tell the number."""
-    sure: dict[str, Any] = {}
+def _how_found(model: Segmenter | None, segments: Sequence[Row]) -> dict[str, Any]:
+    """Tell what texseg decided, and how sure results are: of plain values textures do not tell the number."""
+    sure: dict[str, Any] = {} if model is None or model.cue_ == "texture" else {"cue": model.cue_}
+    if model is not None and model.textures_.features.intensity.log_offset:
+        sure["logarithm"] = True
+    selection = getattr(model, "selection_", None)
     if selection is not None and not selection.by_values:
         sure["probability"] = round(selection.probability(selection.chosen), _DIGITS)
         sure["others"] = selection.others_in_words

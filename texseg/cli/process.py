@@ -55,7 +55,7 @@ from texseg.io.read import Image, Source
 from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
 from texseg.method.sampling import NO_DATA, SceneSample, crop_count, placed, read_crops, valid_pixels
-from texseg.method.scenes import FourthBandWarning
+from texseg.method.scenes import FourthBandWarning, LogarithmWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
 
@@ -122,7 +122,8 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
             if isinstance(error, FileNotFoundError) and str(error.filename).startswith(parts):
                 reason = "another run has finished this image and removed the blocks of both"
                 outcome = outcome._replace(reason=f"{reason}; choose another -o")
-    no_matter = (DeprecationWarning, FourthBandWarning)  # files say which of their bands is transparency
+    # files say which of their bands is transparency, and the outcome that the logarithm was used
+    no_matter = (DeprecationWarning, FourthBandWarning, LogarithmWarning)
     said = [str(each.message) for each in caught if not issubclass(each.category, no_matter)]
     messages = tuple(dict.fromkeys((*outcome.messages, *said)))
     return outcome._replace(seconds=time.perf_counter() - start, messages=messages)
@@ -224,11 +225,6 @@ def _advice(work: Work, model: Any, n_segments: int) -> list[str]:
         if model.hierarchy_.n_segments[-1] == 1:
             remedy = "no further textures could be distinguished"
         said.append(f"found one texture; {remedy}")
-    if work.parameters.get("cue") is None and model.cue_ == "values":
-        said.append(
-            "segmented by brightness or colour, which separates this image better than texture; "
-            "--cue texture overrides this"
-        )
     return said
 
 

@@ -46,6 +46,10 @@ Note = tuple[str, type[Warning]]
 Grounds = list[NDArray[np.bool_] | None]
 
 
+class LogarithmWarning(UserWarning):
+    """Texseg decided to use the logarithm of the values."""
+
+
 class FourthBandWarning(UserWarning):
     """An array has two or four bands, the last of which may be transparency."""
 
@@ -91,7 +95,7 @@ def learn_scenes(
     if logarithm is None:
         logarithm = settings.preset != "plain" and multiplies(_pictures(images))
         if logarithm:
-            warn(_LOGARITHM_TAKEN)
+            warn(_LOGARITHM_TAKEN, LogarithmWarning)
     for note in notes_on(_pictures(images)):
         warn(note)
     is_stack = settings.planes is not None
