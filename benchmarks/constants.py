@@ -177,7 +177,6 @@ OTHERS: dict[str, dict[str, str]] = {
     "memory and speed; labels are the same to the pixel": {
         "channels.gabor": "_BLOCK _KEPT_TRANSFERS",
         "channels.textons": "_STRIP",
-        "channels.encode": "_LARGE",
         "channels.quantize": "_AT_ONCE",
         "counts.matrix": "_BLOCK_ENTRIES _DEALT_SINGLY",
         "counts.sites": "_STRIP",

@@ -238,12 +238,14 @@ static int64_t numbered(const int32_t *labels, int32_t *places, const int64_t *s
     for (at[0] = 0; at[0] < shape[0]; at[0]++)
         for (at[1] = 0; at[1] < shape[1]; at[1]++)
             for (at[2] = 0; at[2] < shape[2]; at[2]++, i++) {
-                places[i] = labels[i] < 0 ? -1 : i;
-                for (int a = 0; a < 3 && labels[i] >= 0; a++) {
+                int32_t own = i;
+                for (int a = 2; a >= 0 && labels[i] >= 0; a--) {
                     if (!at[a] || labels[i - steps[a]] != labels[i]) continue;
-                    int32_t one = root(places, i - (int32_t)steps[a]), other = root(places, i);
-                    places[one > other ? one : other] = one < other ? one : other;
+                    int32_t one = root(places, i - (int32_t)steps[a]), low = one < own ? one : own;
+                    if (own < i && one != own) places[one > own ? one : own] = low;
+                    own = low;
                 }
+                places[i] = labels[i] < 0 ? -1 : own;
             }
     for (int32_t j = 0; j < i; j++) places[j] = places[j] < 0 ? 0 : places[j] == j ? (int32_t)++found : places[places[j]];
     return found;

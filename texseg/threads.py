@@ -25,7 +25,7 @@ try:  # compiled twins of a few functions, where installing found a compiler: th
 except ImportError:
     kernels = None
 LANES = 8  # clusters that a compiled loop sees at once
-_LARGE = 2**20  # pixels; the planes of smaller images take little
+LARGE = 2**20  # pixels; the planes of smaller images take little
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -79,8 +79,8 @@ def _setter(library: Any) -> Callable[[int], Any]:
 
 def give_back(n_pixels: int) -> None:
     """Return memory that was freed to the system, before much is needed again; C libraries would keep it."""
-    if n_pixels >= _LARGE and hasattr(os, "sched_getaffinity"):  # not on Windows, whose library does so
-        with suppress(AttributeError, OSError):
+    with suppress(AttributeError, OSError, TypeError):  # of libraries that do so by themselves
+        if n_pixels >= LARGE:
             ctypes.CDLL(None).malloc_trim(0)
 
 

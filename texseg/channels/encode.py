@@ -13,11 +13,10 @@ from texseg.channels.planes import Planes, slices_of
 from texseg.channels.quantize import Range, quantize, robust_range
 from texseg.channels.responses import Intensity, Recipe, learn_intensity, recipes
 from texseg.channels.textons import learn_codebook, nearest_textons, patch_side
-from texseg.threads import side_by_side
+from texseg.threads import LARGE, side_by_side
 
 _VALUE_BINS = 14  # for plain values: slowly changing light then moves them by a bin or two, not by ten
 _SIGMAS = 3.0  # only 0.3 % of a Gaussian's weight lies beyond
-_LARGE = 2**20  # pixels
 _MODULUS_TOP = 99.5  # percentile of a filter's moduli at the top of the last bin
 
 
@@ -109,8 +108,10 @@ def learn_features(
             out[index] = _to_bins(plane, head.kind, range_, codebook, n_bins)
         return range_
 
-    ranges = side_by_side(learn, range(len(heads)), tell)
-    if bins[0][0].size >= _LARGE:
+    # textons take as long as ten filters, and would keep one thread busy at the end
+    order = sorted(range(len(heads)), key=lambda index: heads[index].kind != "patch")
+    ranges = dict(zip(order, side_by_side(learn, order, tell), strict=True))
+    if bins[0][0].size >= LARGE:
         bank.transfer.cache_clear()  # those of large blocks take as much as several planes
     features = Features(
         bank,
@@ -119,7 +120,7 @@ def learn_features(
         patch_weight,
         value_weight,
         n_bins,
-        tuple(ranges),
+        tuple(ranges[index] for index in range(len(heads))),
         codebook,
         tuple(head.name for head in heads),
         np.array([head.wavelength for head in heads]),

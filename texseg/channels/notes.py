@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import bulk_of
+from texseg.threads import side_by_side
 
 _HEAVY = 0.001  # share of the values beyond the fence that is worth a note; single hot pixels are not
 _BLOCK = 24  # pixels, side of the blocks used to detect shading
 _MOST_BLOCKS = 1024  # of an image
 _MOST_COMPARED = 4096  # of all images; every block is compared with every other
 _FEWEST_BLOCKS = 12
-_LAGS = (1, 2, 4)  # pixels
+_SHIFTS = [
+    (down * lag, across * lag) for lag in (1, 2, 4) for down, across in ((0, 1), (1, 0), (1, 1), (1, -1))
+]
 _ALIKE = 4  # most similar blocks with which each one is compared
 _SURELY_TOGETHER = 0.7  # correlation under sonar, speckle, vignetting, gains; .6 loses .003 on photographs
 _ONE_FACTOR = (0.83, 1.35)  # slope of the log contrast over the log mean; around 1, since noise biases it
@@ -63,7 +66,7 @@ def _shading_of(blocks: NDArray[np.floating]) -> tuple[float, float] | None:
         return None
     blocks = blocks[:: -(-len(blocks) // _MOST_COMPARED)]
     means = blocks.mean(axis=(1, 2))
-    contrasts = np.stack(list(_contrasts(blocks)), axis=1)
+    contrasts = np.stack(side_by_side(lambda shift: _contrast(blocks, *shift), _SHIFTS), axis=1)
     usable = (means > 0) & (contrasts > 1e-6 * np.abs(means)[:, None]).all(axis=1)
     if usable.sum() < _FEWEST_BLOCKS:
         return None
@@ -91,11 +94,8 @@ def _blocks(planes: Planes, fences: Sequence[tuple[Any, Any]]) -> NDArray[np.flo
     return np.mean(bands, axis=0, dtype=np.float64)
 
 
-def _contrasts(blocks: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
-    """Root mean square differences (n,) between pixels at several distances, in four directions."""
-    for lag in _LAGS:
-        near, far = np.s_[:, :-lag], np.s_[:, lag:]
-        one, other = blocks[:, :, :-lag], blocks[:, :, lag:]
-        pairs = ((one, other), (blocks[near], blocks[far]), (one[near], other[far]), (one[far], other[near]))
-        for p, q in pairs:
-            yield np.sqrt(np.mean((p - q) ** 2, axis=(1, 2)))
+def _contrast(blocks: NDArray[np.floating], down: int, across: int) -> NDArray[np.floating]:
+    """Root mean square difference (n,) of the pixels of blocks and those some rows and columns away."""
+    left, right = max(-across, 0), max(across, 0)
+    one, other = blocks[:, : _BLOCK - down, left : _BLOCK - right], blocks[:, down:, right : _BLOCK - left]
+    return np.asarray(np.sqrt(np.mean((one - other) ** 2, axis=(1, 2))))

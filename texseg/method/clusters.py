@@ -227,7 +227,7 @@ class Search:
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
         present = self.windows.sizes > _HALF * self.windows.sizes.max()
-        measure = border_measure(self.windows, max(1, round(self.window / 2 / self._step)))
+        measure = self._contrast
         seen = [present & (measure <= np.quantile(measure[present], _HALF)), present]
         while len(seen) < self.settings.n_starts:
             seen.append(present & (self.rng.uniform(size=len(present)) < _HALF))
@@ -292,6 +292,11 @@ class Search:
         """Windows used to find starts."""
         return self._windows(self._step)
 
+    @cached_property
+    def _contrast(self) -> Floats:
+        """How far each window's surroundings differ, (N,): the calm ones lie in one texture."""
+        return border_measure(self.windows, max(1, round(self.window / 2 / self._step)))
+
     @property
     def _step(self) -> int:
         """Distance between these windows in cells; larger in large images, which need no more windows."""
@@ -300,8 +305,8 @@ class Search:
 
     def forget_windows(self) -> None:
         """Free the memory of the windows; they are computed again when needed."""
-        self.__dict__.pop("windows", None)
-        self.__dict__.pop("_every_window", None)
+        for name in ("windows", "_every_window", "_contrast"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def description(self) -> Description:

@@ -8,6 +8,7 @@ Statistical Learning, 2nd ed., section 4.3). Its temperature is fitted on a comp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -206,22 +207,30 @@ def learn_borders(
     numbers = np.full(len(log_profiles) + 1, -1, np.int32)  # the last entry stands for label -1
     numbers[known] = np.arange(K)
     inner = [numbers[one] for one in inner]
-    density = _learn_density(images, inner, bins, features, K, rng)
+
+    def composite(rng: np.random.Generator) -> tuple[Planes, NDArray[np.intp], NDArray[np.int32]]:
+        """Pixels of a composite near borders, and their labels."""
+        made = compose(images, inner, K, piece * cell, rng)
+        filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+        far = made.filled.all() | (filled > cell)
+        pixels = np.flatnonzero(far & (border_distance(made.labels) < cell))
+        pixels = np.sort(rng.choice(pixels, min(made.labels.size // _SHARE, len(pixels)), replace=False))
+        return made.planes, pixels, made.labels.ravel()[pixels]
+
+    tasks: list[Any] = [
+        partial(_learn_density, images, inner, bins, features, K),
+        *[composite] * _N_COMPOSITES,
+    ]
+    density, *made = side_by_side(
+        lambda task: task[0](task[1]), zip(tasks, rng.spawn(len(tasks)), strict=True)
+    )
+    truths = [labels for *_, labels in made]
+    if min(np.bincount(labels, minlength=K).min() for labels in truths) < _FEWEST:
+        return None
     classifier = BorderClassifier(
         features, log_profiles[known], density, np.empty((0, K), np.float32), np.empty(K, np.float32)
     )
-    places, truths = [], []
-    for _ in range(_N_COMPOSITES):
-        composite = compose(images, inner, K, piece * cell, rng)
-        filled = cv2.distanceTransform(composite.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-        far = composite.filled.all() | (filled > cell)
-        pixels = np.flatnonzero(far & (border_distance(composite.labels) < cell))
-        pixels = np.sort(rng.choice(pixels, min(composite.labels.size // _SHARE, len(pixels)), replace=False))
-        truths.append(composite.labels.ravel()[pixels])
-        if np.bincount(truths[-1], minlength=K).min() < _FEWEST:
-            return None
-        places.append((composite.planes, pixels))
-    tables = side_by_side(lambda place: classifier.scores(*place), places)
+    tables = side_by_side(lambda own: classifier.scores(*own[:2]), made)
     first, second = (_Scatter.of(*each, K) for each in zip(tables, truths, strict=True))
     weights, offsets = first.discriminant()
     heat = _temperature(weights.T @ tables[1].T + offsets[:, None], truths[1])
