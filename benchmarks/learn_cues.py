@@ -48,11 +48,10 @@ def measured(case: Case) -> tuple[NDArray[np.float64], float, float]:
         model.fit(case.image)
     scenes, features = kept["texture"].scenes, kept["texture"].textures.features
     texture, values = ([labels for labels, _ in each.labelled] for each in kept.values())
-    told, share = (cues.told_by_values(labels, scenes, features)[0] for labels in (texture, values))
+    (ragged, told, _), (_, share, _) = (cues.measured(each, scenes, features) for each in (texture, values))
     judged = np.ones(case.truth.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
     right = [adjusted_rand_index(case.truth[judged], each.labelled[0][0][judged]) for each in kept.values()]
     labels, sure = kept["texture"].labelled[0]
-    ragged = cues.raggedness(texture, scenes)
     return cues.evidence_of_cues(float(sure[labels > 0].mean()), ragged, told, share), *right
 
 

@@ -18,7 +18,7 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.cli import main
 from texseg.method.clusters import clusters_of_values
-from texseg.method.cues import odds_of_values, raggedness, told_by_values
+from texseg.method.cues import measured, odds_of_values
 from texseg.method.textures import Scene
 from texseg.report import write_report
 
@@ -157,7 +157,7 @@ def test_the_information_is_that_of_scikit_learn():
     thin = truth[::2, ::2].ravel()
     (values,) = bins[features.wavelengths == 0]
     told = mutual_info_score(thin, values[::2, ::2].ravel())
-    share, left = told_by_values([truth + 1], scenes, features)
+    ragged, share, left = measured([truth + 1], scenes, features)
     assert share == pytest.approx(told / mutual_info_score(thin, thin))
     seen = values[::2, ::2].ravel().astype(float)
     means = np.array([seen[thin == k].mean() for k in range(3)])[thin]
@@ -165,7 +165,7 @@ def test_the_information_is_that_of_scikit_learn():
     near = 3 * truth[1:, :-1] + truth[:-1, 1:]  # labels cost what the neighbours left and above do not tell
     own = truth[1:, 1:]
     cost = mutual_info_score(own.ravel(), own.ravel()) - mutual_info_score(own.ravel(), near.ravel())
-    assert raggedness([truth + 1], scenes) == pytest.approx(cost / mutual_info_score(thin, thin))
+    assert ragged == pytest.approx(cost / mutual_info_score(thin, thin))
 
 
 def test_what_differs_in_texture_alone_is_never_divided_by_values():

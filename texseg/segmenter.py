@@ -127,9 +127,7 @@ class Segmenter(Editable):
             tell = Phases([bar, settings.callback], costs_of(settings))
             rng = random_state_of(settings.random_state)
             learned = learn_scenes(images, masks, seeds, settings, rng, tell)
-            s = learned.settings
-            starts = None if sample is None else [(y.start, x.start) for y, x in sample.windows]
-            divider = Divider(s, s.model, s.n_segments, s.k_min, s.k_max, s.min_size, rng, tell, starts)
+            divider = Divider(learned.settings, rng, tell, () if sample is None else sample.windows)
             fit = divider.divide(learned.scenes, learned.features, learned.n_classes)
             if sample is not None:
                 fit = _with_strangers(divider, fit, sample, settings)

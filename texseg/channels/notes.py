@@ -18,9 +18,7 @@ _BLOCK = 24  # pixels, side of the blocks used to detect shading
 _MOST_BLOCKS = 1024  # of an image
 _MOST_COMPARED = 4096  # of all images; every block is compared with every other
 _FEWEST_BLOCKS = 12
-_SHIFTS = [
-    (down * lag, across * lag) for lag in (1, 2, 4) for down, across in ((0, 1), (1, 0), (1, 1), (1, -1))
-]
+_LAGS = (1, 2, 4)  # pixels
 _ALIKE = 4  # most similar blocks with which each one is compared
 _SURELY_TOGETHER = 0.7  # correlation under sonar, speckle, vignetting, gains; .6 loses .003 on photographs
 _ONE_FACTOR = (0.83, 1.35)  # slope of the log contrast over the log mean; around 1, since noise biases it
@@ -66,7 +64,8 @@ def _shading_of(blocks: NDArray[np.floating]) -> tuple[float, float] | None:
         return None
     blocks = blocks[:: -(-len(blocks) // _MOST_COMPARED)]
     means = blocks.mean(axis=(1, 2))
-    contrasts = np.stack(side_by_side(lambda shift: _contrast(blocks, *shift), _SHIFTS), axis=1)
+    shifts = [(y * lag, x * lag) for lag in _LAGS for y, x in ((0, 1), (1, 0), (1, 1), (1, -1))]
+    contrasts = np.stack(side_by_side(lambda shift: _contrast(blocks, *shift), shifts), axis=1)
     usable = (means > 0) & (contrasts > 1e-6 * np.abs(means)[:, None]).all(axis=1)
     if usable.sum() < _FEWEST_BLOCKS:
         return None

@@ -24,6 +24,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -44,6 +45,7 @@ from texseg.method.seeds import Description, describe, potts_field
 from texseg.method.textures import Textures, divergence, divergence_limits
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import Settings
+from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]
 
@@ -115,20 +117,22 @@ class Search:
 
     def of_number(self, k: int, tell: Callable[[str], None] = lambda phase: None) -> Floats:
         """Profiles (k, M) of a number that is given, see `best_level`."""
-        fits = self.on_cells(self.starts(max(k + _MORE, _FEWEST))) if k > 1 else []
+        if k == 1:
+            return self.best_level([], k)
+        more, starts = self.starts(max(k + _MORE, _FEWEST), k)
         tell("clusters")
-        return self.best_level([self._merged(fit, k) for fit in fits], k)
+        return self.best_level([self._merged(fit, k) for fit in self.on_cells(more)], k, starts)
 
-    def best_level(self, trees: Sequence[MergeTree], k: int) -> Floats:
+    def best_level(self, trees: Sequence[MergeTree], k: int, starts: Floats | None = None) -> Floats:
         """Profiles (k, M) of the likeliest rival; there are fewer if so many are not found."""
-        fits = self.rivals(trees, k)
+        fits = self.rivals(trees, k, starts)
         return max(fits, key=lambda fit: np.dot(_MERITS, self.merits(fit))).profiles
 
-    def rivals(self, trees: Sequence[MergeTree], k: int) -> list[Candidate]:
+    def rivals(self, trees: Sequence[MergeTree], k: int, annealed: Floats | None = None) -> list[Candidate]:
         """Fits to the cells that start from level ``k`` of these trees, and from ``k`` annealed clusters."""
         if k == 1:
             return self.on_cells(self.cells.background[None, None])
-        starts = [self.starts(k)]
+        starts = self.starts(k) if annealed is None else [annealed]
         starts += [self._of_level(tree, k)[None] for tree in trees if tree.n_clusters >= k]
         starts += [self._with_worst(self._of_level(tree, k - 1))[None] for tree in trees[:1]]
         complete = [each for each in starts if each.shape[1] == k]
@@ -199,7 +203,7 @@ class Search:
     def tree(self, most: int) -> MergeTree:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
         if most not in self._trees:
-            fits = self.on_cells(self.starts(most))
+            fits = self.on_cells(self.starts(most)[0])
             best = max(fits, key=lambda fit: self.merits(fit)[0])  # the gain
             self._trees[most] = self._merged(best, 2)
         return self._trees[most]
@@ -224,18 +228,21 @@ class Search:
         labels = dissolved(fit.posteriors.argmax(axis=1), fit.scores, self.cells, least)
         return merge_tree(labels, self.cells, self.window)
 
-    def starts(self, n_clusters: int) -> Floats:
-        """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
+    def starts(self, *numbers: int) -> list[Floats]:
+        """Profiles (S, K, M) of each number K, annealed on the calm windows, on all, and on random halves."""
         present = self.windows.sizes > _HALF * self.windows.sizes.max()
         measure = self._contrast
         seen = [present & (measure <= np.quantile(measure[present], _HALF)), present]
         while len(seen) < self.settings.n_starts:
             seen.append(present & (self.rng.uniform(size=len(present)) < _HALF))
-        found = [
-            self._annealed(self.windows.only(rows), n_clusters) for rows in seen[: self.settings.n_starts]
-        ]
-        most = max(len(profiles) for profiles in found)
-        return np.stack([profiles for profiles in found if len(profiles) == most]).astype(np.float32)
+        every = [self.windows.only(rows) for rows in seen[: self.settings.n_starts]]
+        given = [(windows, number, deepcopy(self.rng)) for windows in every for number in numbers]
+        runs = side_by_side(lambda start: self._annealed(*start), given)
+        for _, records in runs:
+            self.history += [record._replace(step=len(self.history) + record.step) for record in records]
+        found = [[profiles for profiles, _ in runs[at :: len(numbers)]] for at in range(len(numbers))]
+        complete = [[one for one in own if len(one) == max(map(len, own))] for own in found]
+        return [np.stack(own).astype(np.float32) for own in complete]
 
     def on_cells(self, starts: Floats) -> list[Candidate]:
         """Fit the cells from starting profiles (S, K, M), all runs at once."""
@@ -254,7 +261,7 @@ class Search:
             perturbation=0.0,
             max_steps=self.settings.potts.n_rounds,
         )
-        end = last_of(self._recorded(run, "cells", 1))
+        end = last_of(_recorded(run, self.history, "cells", 1))
         one = Profiles(self.cells.background[None], np.ones(1))
         gains = model.scores(n, end.params) - model.scores(n, one)[:, None]
         return [
@@ -328,14 +335,16 @@ class Search:
             return self._every_window, self.beta, SoftMax()
         return self.cells, potts.beta, potts_field(self.cells, potts, smoothness, n_sweeps)
 
-    def _annealed(self, windows: Sites, n_clusters: int) -> Floats:
-        """Profiles (K, M), annealed on some windows and grown by splits.
+    def _annealed(
+        self, windows: Sites, n_clusters: int, rng: np.random.RandomState
+    ) -> tuple[Floats, list[Record]]:
+        """Profiles (K, M), annealed on some windows and grown by splits, and the record of the steps.
 
         If there are fewer than ``n_clusters`` at the final temperature, cooling continues.
         """
         model = HistogramClustering(background=windows.background)
-        K = min(n_clusters, windows.shape[0])
-        first = min(_HOTTEST * critical_beta(model, windows, self.rng), self.beta)
+        K, records = min(n_clusters, windows.shape[0]), list[Record]()
+        first = min(_HOTTEST * critical_beta(model, windows, rng), self.beta)
         schedule = geometric_schedule(first, self.beta, _COOLING)
         # every pixel of a window counts
         coldest = max(self.beta / _COOLING, self.settings.windows[0] ** len(self.cells.grids[0]))
@@ -344,27 +353,28 @@ class Search:
             model,
             windows,
             schedule,
-            rng=self.rng,
+            rng=rng,
             n_clusters=K,
             growth="split-merge",
             tol=_TOLERANCE,
             max_steps=_STEPS,
         )
-        for state in self._recorded(run, "windows", 0):
+        for state in _recorded(run, records, "windows", 0):
             if state.converged and state.beta >= self.beta and len(state.params.profiles) == K:
                 break
-        return state.params.profiles
+        return state.params.profiles, records
 
-    def _recorded(self, run: Iterator[State], phase: str, level: int) -> Iterator[State]:
-        """Pass on the states of a run, and keep a record of each."""
-        seen = 0
-        for state in run:
-            new = state.transitions[seen:]
-            seen += len(new)
-            energy, n_distinct = np.asarray(state.free_energy).min(), np.asarray(state.n_distinct).max()
-            told = len(self.history) + 1, state.beta, float(energy), int(n_distinct), level, new
-            self.history.append(Record(phase, *told))
-            yield state
+
+def _recorded(run: Iterator[State], records: list[Record], phase: str, level: int) -> Iterator[State]:
+    """Pass on the states of a run, and keep a record of each."""
+    seen = 0
+    for state in run:
+        new = state.transitions[seen:]
+        seen += len(new)
+        energy, n_distinct = np.asarray(state.free_energy).min(), np.asarray(state.n_distinct).max()
+        told = len(records) + 1, state.beta, float(energy), int(n_distinct), level, new
+        records.append(Record(phase, *told))
+        yield state
 
 
 def clusters_of_values(

@@ -32,36 +32,30 @@ Maps = Sequence[NDArray[np.integer]]
 """Labels of one image per scene, from 1; pixels without data (0) and flat background are skipped."""
 
 
-def raggedness(labels: Maps, scenes: Sequence[Scene]) -> float:
-    """Entropy of a label given the labels left and above, as a share of its entropy."""
-    K, kept = _number(labels), _judged(labels, scenes)
-    sizes, table = np.zeros(K), np.zeros((K, K, K), np.intp)
-    for image in kept:
-        thin = image[_thin(image.ndim)]
-        sizes += np.bincount(thin[thin > 0], minlength=K)
-        for plane in image.reshape(-1, *image.shape[-2:]):
+def measured(labels: Maps, scenes: Sequence[Scene], features: Features) -> tuple[float, float, float]:
+    """Measure how ragged labels are, and how far they and the plain values of single pixels tell each other.
+
+    The entropy of a label given the labels left and above, and the part of it that values tell (Theil's
+    uncertainty), as shares of its entropy; and the share of the values' variance that labels leave.
+    """
+    K, of_values = max(int(image.max()) for image in labels) + 1, np.flatnonzero(features.wavelengths == 0)
+    sizes, corners, tables = np.zeros(K), np.zeros(K**3), np.zeros((len(of_values), K * features.n_bins))
+    for whole, scene in zip(labels, scenes, strict=True):
+        judged = whole.astype(np.int32)
+        for left_out in (scene.ground, None if scene.mask is None else ~scene.mask):
+            if left_out is not None:
+                judged[left_out] = 0
+        thin = (slice(None, None, _STRIDE),) * judged.ndim
+        image = judged[thin]
+        sizes += np.bincount(image[image > 0], minlength=K)
+        for table, bins in zip(tables, scene.bins[of_values], strict=True):
+            joint = features.n_bins * image + bins[thin]
+            table += np.bincount(joint[image > 0], minlength=len(table))
+        for plane in judged.reshape(-1, *judged.shape[-2:]):
             for top in range(0, len(plane) - 1, _ROWS):
                 rows = plane[top : top + _ROWS + 1]
-                corners = (rows[1:, :-1] * K + rows[:-1, 1:]) * K + rows[1:, 1:]
-                table += np.bincount(corners.ravel(), minlength=K**3).reshape(K, K, K)
-    counts, entropy = table[1:, 1:, 1:], _entropy(sizes)
-    return (_entropy(counts) - _entropy(counts.sum(axis=2))) / entropy if entropy > 0 else 0.0
-
-
-def told_by_values(labels: Maps, scenes: Sequence[Scene], features: Features) -> tuple[float, float]:
-    """Give how far the plain values of single pixels and labels tell each other.
-
-    The share of the labels' entropy that values tell (Theil's uncertainty), and that of the values' variance
-    that labels leave.
-    """
-    K, of_values = _number(labels), np.flatnonzero(features.wavelengths == 0)
-    sizes, tables = np.zeros(K), np.zeros((len(of_values), K * features.n_bins))
-    for judged, scene in zip(_judged(labels, scenes), scenes, strict=True):
-        image = judged[_thin(judged.ndim)]
-        sizes += np.bincount(image[image > 0], minlength=K)
-        for table, plane in zip(tables, scene.bins[of_values], strict=True):
-            joint = features.n_bins * image + plane[_thin(image.ndim)]
-            table += np.bincount(joint[image > 0], minlength=len(table))
+                around = (rows[1:, :-1] * K + rows[:-1, 1:]) * K + rows[1:, 1:]
+                corners += np.bincount(around.ravel(), minlength=K**3)
     told = within = total = 0.0
     weights = features.weights[of_values] / max(features.weights[of_values].sum(), 1e-9)
     for weight, table in zip(weights, tables.reshape(len(tables), K, -1), strict=True):
@@ -70,8 +64,11 @@ def told_by_values(labels: Maps, scenes: Sequence[Scene], features: Features) ->
         squares, sums = table.sum(axis=0) @ bins**2, table @ bins
         within += squares - (sums**2 / np.maximum(areas, 1)).sum()
         total += squares - sums.sum() ** 2 / max(areas.sum(), 1)
-    entropy = _entropy(sizes)
-    return told / entropy if entropy > 0 else 0.0, within / total if total > 0 else 0.0
+    counts, entropy = corners.reshape(K, K, K)[1:, 1:, 1:], _entropy(sizes)
+    if entropy <= 0:
+        return 0.0, 0.0, within / total if total > 0 else 0.0
+    ragged = (_entropy(counts) - _entropy(counts.sum(axis=2))) / entropy
+    return ragged, told / entropy, within / total if total > 0 else 0.0
 
 
 def are_flat(scenes: Sequence[Scene], features: Features) -> bool:
@@ -100,26 +97,6 @@ def evidence_of_cues(confidence: float, ragged: float, told: float, share: float
     """Give what speaks for a map by values, (4,) logarithms."""
     numbers = [1 - confidence, ragged, share / max(1 - share, _UNTOLD), 1 - told]
     return np.log(np.maximum(numbers, [1e-3, 1e-4, 1e-4, 1e-2]))
-
-
-def _number(labels: Maps) -> int:
-    return max(int(image.max()) for image in labels) + 1
-
-
-def _judged(labels: Maps, scenes: Sequence[Scene]) -> list[NDArray[np.int32]]:
-    """Labels with 0 on flat background and without data."""
-    kept = []
-    for image, scene in zip(labels, scenes, strict=True):
-        judged = image.astype(np.int32)
-        for left_out in (scene.ground, None if scene.mask is None else ~scene.mask):
-            if left_out is not None:
-                judged[left_out] = 0
-        kept.append(judged)
-    return kept
-
-
-def _thin(n_axes: int) -> tuple[slice, ...]:
-    return (slice(None, None, _STRIDE),) * n_axes
 
 
 def _information(table: NDArray[np.floating]) -> float:

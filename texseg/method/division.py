@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
-from texseg.method.cues import EXACT, are_flat, odds_of_values, raggedness, told_by_values
+from texseg.method.cues import EXACT, are_flat, measured, odds_of_values
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.scenes import warn
@@ -45,14 +45,9 @@ class Divider:
     """Divide scenes as requested."""
 
     settings: Settings
-    model: str
-    n_segments: int | None  # includes flat background; None chooses the number from k_min to k_max
-    k_min: int
-    k_max: int
-    min_size: int
     rng: np.random.RandomState
     tell: Callable[..., Any]
-    starts: Sequence[tuple[int, ...]] | None = None  # of crops: first row and column in their scene
+    crops: Sequence[tuple[slice, ...]] = ()  # their places in the scene that they are from, if they are crops
 
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
         """Divide scenes by texture, by plain values, or by what explains more; see `texseg.method.cues`.
@@ -63,13 +58,13 @@ class Divider:
         selection, painted, unlike = None, None, None
         if n_classes is not None:
             self.tell("clusters")
-            painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
+            painted = seeded_textures(search, scenes, features, n_classes, self.settings.k_max)
             textures = painted.textures
         else:
             textures, selection = self._textures(search, scenes, features)
             textures = _by_energy(textures)
             is_given = selection is None and len(textures.profiles) > 1
-            if is_given and self.model == "acm" and self.settings.smoothness > 0:
+            if is_given and self.settings.model == "acm" and self.settings.smoothness > 0:
                 unlike = search.unlike(textures.profiles)
         by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
         if painted is not None:
@@ -91,11 +86,10 @@ class Divider:
         return again._replace(selection=selection)
 
     def _by_cue(self, by_texture: Division, n_classes: int | None) -> Division:
-        possible = self.model == "acm" and self.settings.smoothness > 0 and self.settings.value_weight > 0
-        cue = self.settings.cue
-        if not possible or cue == "texture":
+        s = self.settings
+        if s.model != "acm" or s.smoothness == 0 or s.value_weight == 0 or s.cue == "texture":
             return by_texture
-        if cue == "values":
+        if s.cue == "values":
             return self._by_values(by_texture, n_classes)
         seen = _seen(by_texture)
         scenes, features = by_texture.scenes, by_texture.textures.features
@@ -105,16 +99,16 @@ class Divider:
 
     def _note_one_more(self, search: Search, unlike: NDArray[np.bool_]) -> None:
         """Say how much may be one more segment, and where, unless it is scattered: then it may be borders."""
-        assert self.n_segments is not None  # else the number was chosen
+        assert self.settings.n_segments is not None  # else the number was chosen
         grids = search.grids
         parts = np.split(unlike, np.cumsum([grid.n_cells for grid in grids])[:-1])
         index = int(np.argmax([part.sum() for part in parts]))
-        grid, number = grids[index], self.n_segments + 1
+        grid, number = grids[index], self.settings.n_segments + 1
         pieces = connected_parts(np.where(parts[index].reshape(grid.shape), 0, -1).astype(np.int32))
         places = np.nonzero(pieces.places == 1 + np.argmax(pieces.sizes[1:]))
         if 2 * len(places[0]) < np.count_nonzero(unlike):
             return
-        starts = self.starts[index] if self.starts else (0,) * len(places)
+        starts = [axis.start for axis in self.crops[index]] if self.crops else [0] * len(places)
         spans = zip(starts, places, grid.sides, grid.image_shape, strict=True)
         ends = [
             (start + at.min() * side, start + min((at.max() + 1) * side, length) - 1)
@@ -122,7 +116,7 @@ class Divider:
         ]
         axes = ("planes", "rows", "columns")[-len(ends) :]
         where = ", ".join(f"{axis} {start} to {stop}" for axis, (start, stop) in zip(axes, ends, strict=True))
-        if len(grids) > 1 and not self.starts:
+        if len(grids) > 1 and not self.crops:
             where += f" of image {index}"
         share = float(search.cells.sizes @ unlike) / float(search.cells.sizes.sum())
         warn(
@@ -158,14 +152,14 @@ class Divider:
         """Find as many clusters of the cells as requested or chosen; see :mod:`texseg.method.clusters`."""
         has_ground = any(scene.ground is not None for scene in scenes)
         selection = None
-        if self.n_segments is None:
+        if self.settings.n_segments is None:
             self.tell("number")
-            tree = search.tree(n_textures(self.k_max, has_ground))
-            selection = choose_number(tree, n_textures(self.k_min, has_ground))
+            tree = search.tree(n_textures(self.settings.k_max, has_ground))
+            selection = choose_number(tree, n_textures(self.settings.k_min, has_ground))
             K = selection.chosen
         else:
-            K = self.n_segments - has_ground
-        if self.model != "acm":
+            K = self.settings.n_segments - has_ground
+        if self.settings.model != "acm":
             self.tell("clusters")
             profiles = self._of_model(search, K)
         elif selection is None:
@@ -185,9 +179,9 @@ class Divider:
 
         windows = search.windows
         K = min(n_segments, windows.shape[0])
-        fitted = fit_sites(self.model, windows, K, random_state=search.rng)
+        fitted = fit_sites(self.settings.model, windows, K, random_state=search.rng)
         search.history[:] = [
-            Record(self.model, step, r.beta, r.free_energy, fitted.row_posteriors_.shape[1], 0)
+            Record(self.settings.model, step, r.beta, r.free_energy, fitted.row_posteriors_.shape[1], 0)
             for step, r in enumerate(fitted.history_, start=1)
         ]
         members = np.asarray(fitted.row_posteriors_, np.float32) * (windows.sizes > 0)[:, None]
@@ -208,8 +202,8 @@ class Divider:
         search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
         K = len(by_texture.textures.profiles)
         if n_classes is not None:
-            painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
-            labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
+            painted = seeded_textures(search, scenes, features, n_classes, self.settings.k_max)
+            labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.settings.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
         tried = []
@@ -235,7 +229,7 @@ class Divider:
             results = []
             for index, scene in enumerate(scenes):
                 tell(index, len(scenes))
-                results.append(label_scene(scene, textures, self.settings.smoothness, self.min_size))
+                results.append(label_scene(scene, textures, self.settings.smoothness, self.settings.min_size))
             K = len(textures.profiles)
             used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
             kept = used[used > first] - first - 1
@@ -293,17 +287,16 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
 
 def _better(by_texture: Division, by_values: Division, seen: tuple[float, float, float]) -> Division:
     """Give the division by the cue that is likelier to be right; ``seen`` is that of the one by texture."""
-    told, left = told_by_values(_maps(by_values), by_texture.scenes, by_texture.textures.features)
+    _, told, left = measured(_maps(by_values), by_texture.scenes, by_texture.textures.features)
     is_by_values = odds_of_values(*seen, told) > 0 or left <= EXACT
     return by_values._replace(rival=by_texture) if is_by_values else by_texture
 
 
 def _seen(by_texture: Division) -> tuple[float, float, float]:
     """Mean confidence and raggedness of the labels by texture, and the share of them that values tell."""
-    labels, scenes = _maps(by_texture), by_texture.scenes
     confidence = np.concatenate([sure[own > 0] for own, sure in by_texture.labelled]).mean()
-    told, _ = told_by_values(labels, scenes, by_texture.textures.features)
-    return float(confidence), raggedness(labels, scenes), told
+    ragged, told, _ = measured(_maps(by_texture), by_texture.scenes, by_texture.textures.features)
+    return float(confidence), ragged, told
 
 
 def _maps(division: Division) -> list[NDArray[np.int32]]:

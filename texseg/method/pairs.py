@@ -195,9 +195,11 @@ class Pairs:
         channels = means.sum(axis=0) / np.sqrt(variances.mean(axis=0))
         falling = np.sort(channels, axis=1)[:, ::-1]
         sides = np.sort(np.maximum(means / np.sqrt(variances), _LEAST_SIDE).mean(axis=2), axis=0)
-        for pair, own in zip(zip(a.tolist(), b.tolist(), strict=True), variances.mean(axis=0), strict=True):
-            if pair not in self.scales:
-                self.scales[pair] = self._scales_of_difference(*pair, own)
+        pairs = list(zip(a.tolist(), b.tolist(), strict=True))
+        given = dict(zip(pairs, variances.mean(axis=0), strict=True))
+        unseen = [pair for pair in given if pair not in self.scales]
+        seen = side_by_side(lambda pair: self._scales_of_difference(*pair, given[pair]), unseen)
+        self.scales.update(zip(unseen, seen, strict=True))
         ones = np.ones(len(a))
         values = [
             _log(distances[a, b], 1e-3),
@@ -221,7 +223,7 @@ class Pairs:
             _log(means.sum(axis=(0, 2)) / channels.shape[1], 0.01),
             _log(sides[0]),
             _log(sides[1]),
-            *np.transpose([self.scales[pair] for pair in zip(a.tolist(), b.tolist(), strict=True)]),
+            *np.transpose([self.scales[pair] for pair in pairs]),
         ]
         return np.array(values).T.copy()
 

@@ -217,15 +217,11 @@ def learn_borders(
         pixels = np.sort(rng.choice(pixels, min(made.labels.size // _SHARE, len(pixels)), replace=False))
         return made.planes, pixels, made.labels.ravel()[pixels]
 
-    tasks: list[Any] = [
-        partial(_learn_density, images, inner, bins, features, K),
-        *[composite] * _N_COMPOSITES,
-    ]
-    density, *made = side_by_side(
-        lambda task: task[0](task[1]), zip(tasks, rng.spawn(len(tasks)), strict=True)
-    )
-    truths = [labels for *_, labels in made]
-    if min(np.bincount(labels, minlength=K).min() for labels in truths) < _FEWEST:
+    tasks: list[Any] = [partial(_learn_density, images, inner, bins, features, K)]
+    given = zip(tasks + [composite] * _N_COMPOSITES, [rng, *rng.spawn(_N_COMPOSITES)], strict=True)
+    density, *made = side_by_side(lambda task: task[0](task[1]), given)
+    truths = [truth for *_, truth in made]
+    if min(np.bincount(truth, minlength=K).min() for truth in truths) < _FEWEST:
         return None
     classifier = BorderClassifier(
         features, log_profiles[known], density, np.empty((0, K), np.float32), np.empty(K, np.float32)
