@@ -66,6 +66,13 @@ def test_a_hierarchy_tells_its_numbers(model):
     assert repr(model.hierarchy_) == f"Hierarchy(1 to {most} segments of {W} x {H} pixels; labels(k) has k)"
 
 
+def test_a_hierarchy_shows_its_levels_side_by_side(model):
+    page = model.hierarchy_._repr_html_()
+    assert (
+        page.count("<img") == min(5, len(model.hierarchy_.n_segments) - 1) and repr(model.hierarchy_) in page
+    )
+
+
 def test_an_image_tells_its_size_and_place(tmp_path):
     path = tmp_path / "scene.tif"
     geo = [(33550, 12, 3, (2.0, 3.0, 0.0), True), (33922, 12, 6, (0, 0, 0, 100.0, 50.0, 0), True)]

@@ -244,8 +244,20 @@ def test_a_ball_has_its_volume_and_surface():
 def test_cuts_and_fractions_are_drawn(mosaic):
     ax = texseg.plot.cuts(mosaic.image, mosaic.truth)
     assert ax.images[0].get_array().shape[:2] == (2 * SIZE + 1, 2 * SIZE + 1)
+    shares = [f"{label} ({np.mean(mosaic.truth == label):.1%})".replace("%", " %") for label in (1, 2)]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == shares  # of the whole
     lines = texseg.plot.fractions(mosaic.truth).lines
     assert lines[0].get_ydata() + lines[1].get_ydata() == pytest.approx(1)
+
+
+def test_figures_of_volumes_show_their_cuts(mosaic, model):
+    sides = (2 * SIZE + 1, 2 * SIZE + 1)
+    assert texseg.plot.confidence(model.confidence_, model.labels_).images[0].get_array().shape == sides
+    axes = texseg.plot.comparison(mosaic.image, {"texseg": model.labels_}, truth=mosaic.truth)
+    assert [ax.images[0].get_array().shape[:2] for ax in axes.flat] == [sides] * 3
+    assert "% right" in axes.flat[2].get_title()
+    ax = texseg.plot.hierarchy(model.hierarchy_, mosaic.image, n_segments=3)
+    assert len(ax.artists) == 5  # thumbnails: one segment, then two splits
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 Functions with several panels take and return an array of Axes, (rows, columns); unused panels are hidden.
 No other matplotlib state is touched: no style is set, nothing is drawn on "current" axes, nothing is shown
 or saved. Images have their bands last; label 0, no data, stays without colour; label ``k`` has the same
-colour everywhere, the one it has in written files.
+colour everywhere, the one it has in written files. Of a volume (D, H, W) pictures show the orthogonal cuts.
 
 Examples
 --------
@@ -67,12 +67,12 @@ def overlay(
     ``opacity``, 0 to 1, is that of the tint; label 0 is not tinted. The legend gives label, name (``names``
     are those of label 1, label 2 and so on), and share of the labelled area.
     """
-    label_image, picture = _checked(labels), to_rgb(image)
+    label_image, picture = _checked(labels), to_rgb(image, None, np.ndim(labels))
     if picture.shape[:2] != label_image.shape:
         raise ValueError(f"labels of shape {label_image.shape} do not match the image of {picture.shape[:2]}")
     if not 0 <= opacity <= 1:
         raise ValueError(f"opacity must lie between 0 and 1, got {opacity!r}")
-    ax = _draw([picture, _tint(label_image, opacity)], label_image, legend, names, ax)
+    ax = _draw([picture, _tint(label_image, opacity)], labels if legend else None, names, ax)
     if boundaries:
         _draw_boundaries(ax, label_image)
     if numbers:
@@ -87,11 +87,10 @@ def overlay(
 def cuts(volume: ArrayLike, labels: ArrayLike, *, names: Sequence[str] = (), ax: Axes | None = None) -> Axes:
     """Three orthogonal cuts through the middle of a volume, tinted by label.
 
-    ``volume`` (planes, rows, columns) may have bands as a last axis; ``labels`` (planes, rows, columns) and
-    ``names`` are as in `overlay`.
+    ``volume`` (D, H, W) may have bands as a last axis; ``labels`` and ``names`` are as in `overlay`, which
+    draws numbers, too; shares in the legend are those of the whole.
     """
-    pictures = (orthogonal_cuts(np.asarray(each)) for each in (volume, labels))
-    return overlay(*pictures, numbers=False, names=names, ax=ax)
+    return overlay(volume, labels, numbers=False, names=names, ax=ax)
 
 
 def fractions(
@@ -116,7 +115,7 @@ def labels(
 ) -> Axes:
     """Label image (H, W) in the colours of the palette, 0 empty; ``legend`` and ``names`` as in `overlay`."""
     label_image = _checked(labels)
-    return _draw([_tint(label_image, 1.0)], label_image, legend, names, ax)
+    return _draw([_tint(label_image, 1.0)], labels if legend else None, names, ax)
 
 
 def confidence(
@@ -126,7 +125,7 @@ def confidence(
 
     With ``labels`` (H, W) the borders between the segments are drawn.
     """
-    values = np.asarray(confidence)
+    values = _seen(np.asarray(confidence))
     if values.ndim != 2:
         raise ValueError(f"a confidence map must have shape (H, W), got {values.shape}")
     ax = _one_axes(ax, 5.6, 4.4)
@@ -168,8 +167,8 @@ def comparison(
     """
     if not labellings:
         raise ValueError("comparison needs at least one labelling, got an empty mapping")
-    shown: list[tuple[str, Any]] = [("image", to_rgb(image))]
     reference = next(iter(labellings.values())) if truth is None else truth
+    shown: list[tuple[str, Any]] = [("image", to_rgb(image, None, np.ndim(reference)))]
     if truth is not None:
         shown.append(("truth", _tint(_checked(truth), 1.0)))
     for name, labelling in labellings.items():
@@ -177,15 +176,20 @@ def comparison(
         title = name
         if truth is not None:
             title += f"\n{100 * pixel_accuracy(labelling, truth, ignore_label=0):.1f} % right"
-        shown.append((title, _tint(matched, 1.0)))
+        shown.append((title, _tint(_seen(matched), 1.0)))
     axes = _panels(axes, len(shown), min(n_columns, len(shown)), 2.5, 2.8)
     for ax, (title, picture) in zip(axes.flat, shown, strict=False):
         _bare(ax, title).imshow(picture, interpolation="nearest")
     return axes
 
 
+def _seen(values: NDArray[Any]) -> NDArray[Any]:
+    """Values of an image, or on the cuts through a volume."""
+    return orthogonal_cuts(values) if values.ndim == 3 else values
+
+
 def _checked(labels: ArrayLike) -> NDArray[np.integer]:
-    label_image = np.asarray(labels)
+    label_image = _seen(np.asarray(labels))
     if label_image.ndim != 2 or label_image.dtype.kind not in "iu":
         raise ValueError(
             f"labels must be integers of shape (H, W), got {label_image.dtype} of shape {label_image.shape}"
@@ -203,13 +207,14 @@ def _tint(labels: NDArray[np.integer], opacity: float) -> NDArray[np.uint8]:
     return np.column_stack([colours, alpha])[labels]
 
 
-def _draw(pictures: Any, labels: NDArray[Any], legend: bool, names: Sequence[str], ax: Axes | None) -> Axes:
-    """Draw pictures over each other, and next to them a legend with the name and share of each label."""
-    rows = segment_table(labels, names=names) if legend else []
+def _draw(pictures: Any, labels: ArrayLike | None, names: Sequence[str], ax: Axes | None) -> Axes:
+    """Draw pictures over each other, and beside them the names and shares of the labels, if given."""
+    flat = None if labels is None else np.reshape(labels, (-1, np.shape(labels)[-1]))
+    rows = [] if flat is None else segment_table(flat, names=names)
     ax = _one_axes(ax, 6.2 if rows else 5.0, 4.4)
     for picture in pictures:
         ax.imshow(picture, interpolation="nearest")
-    if legend:
+    if rows:
         texts = [f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)" for row in rows]
         patches = [Patch(facecolor=row.colour, edgecolor="0.3", linewidth=0.5) for row in rows]
         place: dict[str, Any] = {
@@ -305,12 +310,12 @@ def hierarchy(
     places = _across(parents)
     n_leaves = int(places.max()) + 1
     ax = _one_axes(ax, max(4.0, 0.8 * n_leaves), max(3.0, 0.92 * len(numbers) + 0.3))
-    picture = None if image is None else to_rgb(image)
+    picture = None if image is None else to_rgb(image, None, regions[0].ndim)
     for index, (k, region, parent) in enumerate(zip(firsts, regions, parents, strict=True)):
         if parent >= 0:
             sideways = [places[parent]] * 2 + [places[index]] * 2
             ax.plot(sideways, [firsts[parent], k - 0.5, k - 0.5, k], color="0.5", linewidth=1, zorder=1)
-        box = OffsetImage(_thumbnail(picture, region, index), zoom=0.5)
+        box = OffsetImage(_thumbnail(picture, _seen(region), index), zoom=0.5)
         ax.add_artist(AnnotationBbox(box, (places[index], k), pad=0.05, frameon=True))
     ax.set(xlim=(-0.6, n_leaves - 0.4), ylim=(numbers[-1] + 0.6, numbers[0] - 0.6))
     ax.set_ylabel("number of segments")

@@ -140,6 +140,7 @@ def demo(ctx: click.Context, output: Path) -> None:
         try:
             segment.invoke(inner)
         finally:
+            say(f"To compute with the labels, read {output / 'example_labels.tif'}; the .png is for viewers.")
             say(f"To explore the result, open {output / 'example_report.html'} in a browser.")
 
 
@@ -157,7 +158,13 @@ def demo(ctx: click.Context, output: Path) -> None:
 @opt.reading_options
 @opt.section(
     "Results",
-    opt.value("-o --output", _OUTPUT, "Model file to write.", required=True, metavar="FILE"),
+    opt.value(
+        "-o --output",
+        _OUTPUT,
+        "Model file to write (a file; elsewhere -o is a folder).",
+        required=True,
+        metavar="FILE",
+    ),
 )
 @opt.run_options
 def fit(**options: Any) -> None:

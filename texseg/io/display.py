@@ -92,14 +92,16 @@ def draw_overlay(
             _draw_number(picture, str(label), row, column, enlarged)
 
 
-def html_picture(picture: NDArray[np.uint8] | None, labels: NDArray[np.integer] | None = None) -> str:
+def html_picture(
+    picture: NDArray[np.uint8] | None, labels: NDArray[np.integer] | None = None, side: int = _NOTEBOOK_SIDE
+) -> str:
     """Show a picture (H, W, 3), or white, in a notebook, reduced, with the overlay of labels if given."""
     if labels is not None and labels.ndim == 3:
         labels = orthogonal_cuts(labels)
     if picture is None:
         assert labels is not None
         picture = np.full((*labels.shape, 3), 255, np.uint8)
-    step = -(-max(picture.shape) // _NOTEBOOK_SIDE)
+    step = -(-max(picture.shape) // side)
     small = np.ascontiguousarray(picture[::step, ::step])
     if labels is not None:
         draw_overlay(small, labels[::step, ::step])

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from texseg.channels.axes import resized
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites
-from texseg.io.display import size_in_words
+from texseg.io.display import html_picture, size_in_words
 from texseg.method.number import MergeTree, grouped
 from texseg.method.seeds import painted_cells
 from texseg.models.histograms import HistogramClustering, Profiles
 
 __all__ = ["Hierarchy", "Levels", "critical_temperatures", "levels_beside_ground", "levels_of"]
 
+_SHOWN = 6  # of a notebook: numbers of segments up to this one
 _SMOOTHING = 3.0  # cells; side of the windows over which the parts of a segment are compared
 _OWN = 10.0  # nats in favour of a cell's part in the over-segmentation, as much as the Potts prior adds
 
@@ -51,6 +52,10 @@ class Hierarchy:
         shapes = ", ".join(size_in_words(image.shape) for image in self.finest[:3])
         more = ", ..." * (len(self.finest) > 3)
         return f"Hierarchy(1 to {len(self.merges) + 1} segments of {shapes}{more} pixels; labels(k) has k)"
+
+    def _repr_html_(self) -> str:
+        pictures = (html_picture(None, self.level(k)[0], 200) for k in self.n_segments[1:_SHOWN])
+        return f"{'&emsp;'.join(pictures)}<p>{self!r}</p>"
 
     @property
     def finest(self) -> list[NDArray[np.int32]]:
