@@ -217,23 +217,16 @@ def _draw(pictures: Any, labels: ArrayLike | None, names: Sequence[str], ax: Axe
     if rows:
         texts = [f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)" for row in rows]
         patches = [Patch(facecolor=row.colour, edgecolor="0.3", linewidth=0.5) for row in rows]
-        place: dict[str, Any] = {
-            "loc": "upper left",
-            "bbox_to_anchor": (1.02, 1),
-            "borderaxespad": 0,
-            "frameon": False,
-        }
-        ax.legend(patches, texts, **place)
+        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
+        ax.legend(patches, texts, frameon=False, **place)
     return _bare(ax)
 
 
 def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
     """Lines along the pixel edges between labels, white on dark so as to be visible on any background."""
-    y, x = np.nonzero(labels[:, 1:] != labels[:, :-1])
-    upright = np.stack([x + 0.5, y - 0.5, x + 0.5, y + 0.5], axis=1)
-    y, x = np.nonzero(labels[1:] != labels[:-1])
-    lines: Any = np.concatenate([upright, np.stack([x - 0.5, y + 0.5, x + 0.5, y + 0.5], axis=1)])
-    lines = lines.reshape(-1, 2, 2)
+    beside, below = np.nonzero(labels[:, 1:] != labels[:, :-1]), np.nonzero(labels[1:] != labels[:-1])
+    steps = (beside, [[0.5, -0.5], [0.5, 0.5]]), (below, [[-0.5, 0.5], [0.5, 0.5]])
+    lines: Any = np.concatenate([np.stack([x, y], axis=1)[:, None] + ends for (y, x), ends in steps])
     for width, colour in ((2.2, "black"), (1.0, "white")):
         ax.add_collection(LineCollection(lines, linewidths=width, colors=colour, capstyle="projecting"))
 
@@ -332,19 +325,17 @@ def _split_tree(
 
     A segment that stays whole from one level to the next keeps its node.
     """
-    firsts, regions, above = list[int](), list[NDArray[np.bool_]](), list[int]()
-    node_of, coarse = dict[int, int](), np.zeros_like(levels[0][1])
+    nodes, node_of, coarse = list[tuple[int, Any, int]](), dict[int, int](), np.zeros_like(levels[0][1])
     for k, fine in levels:
         inside = {label: fine == label for label in np.unique(fine[fine > 0]).tolist()}
-        shared = (np.bincount(coarse[region], minlength=2)[1:] for region in inside.values())
-        parents = [int(counts.argmax()) + 1 for counts in shared]
-        before, node_of = node_of, {}
+        parents = [int(np.bincount(coarse[own], minlength=2)[1:].argmax()) + 1 for own in inside.values()]
+        before, node_of, coarse = node_of, {}, fine
         for (label, region), parent in zip(inside.items(), parents, strict=True):
             node_of[label] = before.get(parent, -1)
             if parents.count(parent) > 1 or parent not in before:
-                firsts, regions, above = [*firsts, k], [*regions, region], [*above, node_of[label]]
-                node_of[label] = len(firsts) - 1
-        coarse = fine
+                nodes.append((k, region, node_of[label]))
+                node_of[label] = len(nodes) - 1
+    firsts, regions, above = map(list, zip(*nodes, strict=True))
     return firsts, regions, above
 
 

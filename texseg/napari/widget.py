@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,6 @@ _BOXES = (  # those of napari's themes are hardly darker than the list
 _EDITABLE = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEditable
 _BRUSH = 5  # pixels
 _LEAST_NAME = 14  # letters of a layer that a drop-down shows
-_MODEL_FILES = "texseg models (*.texseg);;all files (*)"
 
 
 class SegmentList(QWidget):
@@ -143,13 +143,19 @@ class SegmentWidget(QWidget):
         self.image, self.planes, self.mask, self.seeds, self.preset = (QComboBox() for _ in range(5))
         for box in (self.image, self.planes, self.mask, self.seeds, self.preset):
             box.setMinimumContentsLength(_LEAST_NAME)
-        self.open = _button("Open", self._ask_and_open, "Open a file that may be larger than memory")
+        models, opens = "texseg models (*.texseg);;all files (*)", "getOpenFileName"
+        large = partial(self._ask, opens, "Open a large image", "", "images (*)", self.open_scene)
+        load = partial(self._ask, opens, "Load a model", "", models, self.load_model)
+        save = partial(
+            self._ask, "getSaveFileName", "Save the model", "textures.texseg", models, self.save_model
+        )
+        self.open = _button("Open", large, "Open a file that may be larger than memory")
         self.new_seeds = _button("New", self.add_seeds, "Add a layer to paint seeds on")
         self.refit_button = _button("Refit", self.refit, "Correct the segments by the seeds")
         self.button, self.cancel = _button("Segment", self.segment), _button("Cancel", self.stop)
         self.apply = _button("Apply", self.apply_model, "Find the textures of the model in this image")
-        self.load = _button("Load", self._ask_and_load, "Read a model file, saved here or by the command")
-        self.save = _button("Save", self._ask_and_save, "Save these textures to a model file")
+        self.load = _button("Load", load, "Read a model file, saved here or by the command")
+        self.save = _button("Save", save, "Save these textures to a model file")
         self.planes.addItems(["this plane", "all planes, one model", "planes, coupled", "in space"])
         self.number = QtWidgets.QSpinBox(minimum=0, maximum=MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
@@ -438,10 +444,6 @@ class SegmentWidget(QWidget):
             self.mask.setCurrentIndex(self.mask.findData(mask))
         self.image.setCurrentIndex(self.image.findData(image))
 
-    def _ask_and_open(self) -> None:
-        if path := QtWidgets.QFileDialog.getOpenFileName(self, "Open a large image", "", "images (*)")[0]:
-            self.open_scene(path)
-
     def load_model(self, path: str | Path) -> None:
         """Read a model file; *Apply* finds its textures in images."""
         try:
@@ -463,14 +465,10 @@ class SegmentWidget(QWidget):
             return
         self.shown.setText(f"saved {Path(path).name}")
 
-    def _ask_and_load(self) -> None:
-        if path := QtWidgets.QFileDialog.getOpenFileName(self, "Load a model", "", _MODEL_FILES)[0]:
-            self.load_model(path)
-
-    def _ask_and_save(self) -> None:
-        name = "textures.texseg"
-        if path := QtWidgets.QFileDialog.getSaveFileName(self, "Save the model", name, _MODEL_FILES)[0]:
-            self.save_model(path)
+    def _ask(self, dialog: str, title: str, name: str, kinds: str, use: Any) -> None:
+        """Do something with the file that the user names, if any."""
+        if path := getattr(QtWidgets.QFileDialog, dialog)(self, title, name, kinds)[0]:
+            use(path)
 
 
 def _steps(task: Iterator[Result]) -> Iterator[Result]:

@@ -38,10 +38,8 @@ class Result(NamedTuple):
         """Labels with another number of segments."""
         if number == self.model.n_segments_:
             return self.labels
-        level = self.model.hierarchy_.labels(number)
-        images = level if isinstance(level, list) else [level]
         out = np.zeros_like(self.labels)
-        for index, image in zip(self.fitted, images, strict=True):
+        for index, image in zip(self.fitted, self.model.hierarchy_.level(number), strict=True):
             out[index] = image
         return out
 
@@ -87,11 +85,8 @@ class Job:
         if len(sample) == 1:
             model.fit(sample[0].pixels, mask=sample[0].mask, seeds=seeds[0])
         else:
-            every = [
-                np.ones(p.pixels.shape[: self._source.n_axes], bool) if p.mask is None else p.mask
-                for p in sample
-            ]
-            model.fit([p.pixels for p in sample], mask=every, seeds=None if seeds[0] is None else seeds)
+            masks, pixels = [plane.mask for plane in sample], [plane.pixels for plane in sample]
+            model.fit(pixels, mask=masks, seeds=None if seeds[0] is None else seeds)
         model.set_params(callback=None)
         if is_lazy(model.labels_):
             model.labels_ = self._computed(model.labels_)
@@ -102,9 +97,7 @@ class Job:
         self._note("seeds", 0.0)
         missed = [index for index in self._source.painted if index not in fitted]
         if missed:
-            raise ValueError(
-                f"plane {missed[0]} has seeds, but the model was not fitted to it; press Segment"
-            )
+            raise ValueError(f"plane {missed[0]} has seeds, but the model has not seen it; press Segment")
         if model.ground_ is not None:  # seeds cannot be combined with one
             yield from self.fit(clone(model).set_params(n_segments=model.n_segments_))
             return
