@@ -345,6 +345,28 @@ def test_the_command_learns_from_a_folder_of_planes_and_applies_to_another(folde
     assert tifffile.imread(tmp_path / "out" / "scan_labels.tif").shape == (SIZE - 1, SIZE, SIZE)
 
 
+def test_a_model_of_other_voxels_is_said_also_where_only_the_planes_are_further_apart(mosaic, tmp_path):
+    for name, depth in (("near", 2), ("far", 5)):
+        size = {"resolution": (0.5, 0.5), "metadata": {"spacing": depth, "unit": "um"}}
+        tifffile.imwrite(tmp_path / f"{name}.tif", mosaic.image, imagej=True, **size)
+    words = ("--volume", "-k", 2, "-o", tmp_path / "m.texseg")
+    assert command("fit", tmp_path / "near.tif", *words).exit_code == 0
+    for name, is_said in (("near", False), ("far", True)):
+        run = command("apply", tmp_path / "m.texseg", tmp_path / f"{name}.tif", "-o", tmp_path / "out")
+        said = (
+            "is 2 x 2 x 5 um, but the model learned from pixels of 2 x 2 x 2 um: its textures look different"
+        )
+        assert (said in run.stderr) == is_said and "label       voxels" in run.stdout
+
+
+def test_a_plane_without_its_volume_is_refused_with_the_remedy(mosaic, model):
+    with pytest.raises(ValueError, match=r"must be a volume, planes first, got shape .*; try image\[None\]"):
+        model.predict(mosaic.image[0])
+    assert model.predict(mosaic.image[0][None]).shape == (1, SIZE, SIZE)
+    with pytest.raises(ValueError, match="of volumes see volume_table"):
+        texseg.segment_table(model.labels_)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -73,6 +73,10 @@ def _bands(image: Any, channel_axis: int | None, n_axes: int) -> list[NDArray[An
             "a list stands for several images, so pass nested lists through numpy.asarray"
         )
     if array.ndim != expected:
+        if n_axes == 3 and array.ndim == expected - 1:
+            raise ValueError(
+                f"image must be a volume, planes first, got shape {array.shape}; try image[None]"
+            )
         raise ValueError(
             f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
             "a colour image needs channel_axis, for example -1 (model.channel_axis = -1 after a fit), a "

@@ -104,7 +104,7 @@ def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
     if with_table:
         if outcome.choice:
             say(outcome.choice)
-        say(f"{'label':>5} {'pixels':>12} {'share':>7}")
+        say(f"{'label':>5} {'voxels' if 'planes' in result else 'pixels':>12} {'share':>7}")
         for row in outcome.rows:
             say(f"{row.label:>5} {row.pixels:>12,} {100 * row.fraction:>6.1f}%  {row.name}".rstrip())
 

@@ -189,10 +189,15 @@ def _times_the_size(scene: Source, work: Work) -> tuple[float, float]:
             "--resample needs the size of a pixel of both the model and the image, in units of length: pass "
             "--pixel-size, for the model when it is fitted"
         )
-    if times is not None and times != (1.0, 1.0) and not work.resample:
+    depths = [
+        None if size is None or size.depth is None else (size.depth, size.depth, size.unit)
+        for size in (scene.pixel_size, learned)
+    ]
+    if not work.resample and {times, relative_size(depths[0], depths[1])} - {None, (1.0, 1.0)}:
+        remedy = "resample it before" if work.reading.is_volume else "try --resample"
         warnings.warn(
             f"a pixel of this image is {scene.pixel_size}, but the model learned from pixels of {learned}: "
-            "its textures look different; try --resample",
+            f"its textures look different; {remedy}",
             stacklevel=2,
         )
     return times if times is not None and work.resample else (1.0, 1.0)

@@ -201,7 +201,7 @@ def checked_description(
     """Check what a label image (H, W) is described by; return labels, confidence and the size of a pixel."""
     labels = checked_labels(labels)
     if labels.ndim != 2:
-        raise ValueError(f"labels must have shape (H, W), got {labels.shape}")
+        raise ValueError(f"labels must have shape (H, W), got {labels.shape}; of volumes see volume_table")
     if confidence is not None:
         confidence = np.asarray(confidence)
         if confidence.dtype.kind not in "fiub" or confidence.shape != labels.shape:
