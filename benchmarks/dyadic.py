@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_score
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -39,6 +40,7 @@ from texseg.models import (
 )
 from texseg.models.acm import HistogramClustering, PredictiveHistogramClustering
 from texseg.models.base import normalise
+from texseg.models.estimator import smallest_as_good
 from texseg.models.scm import mutual_information
 from texseg.models.smm import AspectModel, PredictiveAspectModel
 
@@ -660,6 +662,37 @@ def print_planted(seeds: int) -> None:
         table.row(K, *map(float, np.mean(exact, axis=0)))
 
 
+def print_numbers() -> None:
+    """Planted numbers of clusters: how often each count of standard errors finds them, by new rows."""
+    factors, sets = (
+        (0.0, 1.0, 1.5, 2.0, 2.5, 3.0),
+        ((3, 20, 90, 8), (5, 20, 90, 8), (4, 15, 40, 5), (8, 15, 40, 5)),
+    )
+    print(
+        f"\nNumber by folds of rows, planted K among K - 1 ... K + 2 and 2 K: right within {factors} errors"
+    )
+    table = Table(
+        [("model", -6), ("K", 3), ("rows", 4), ("of", 4), ("sets", 4), *((f"{f}", 4) for f in factors)]
+    )
+    folds, total = KFold(5, shuffle=True, random_state=0), np.zeros(len(factors), int)
+    for kind in (SMM, ACM):
+        for K, per_cluster, length, n_sets in sets:
+            right = np.zeros(len(factors), int)
+            for seed in range(n_sets):
+                rng = np.random.RandomState(seed)
+                profiles = rng.dirichlet(np.full(30, 0.4), size=K)
+                n = np.array(
+                    [rng.multinomial(length, profiles[i % K]) for i in range(per_cluster * K)], float
+                )
+                tried = [K - 1, K, K + 1, K + 2, 2 * K]
+                scores = np.array([cross_val_score(kind(k, random_state=0), n, cv=folds) for k in tried])
+                chosen = [tried[smallest_as_good(scores, factor)] for factor in factors]
+                right += np.array(chosen) == K
+            total += right
+            table.row(kind.__name__, K, per_cluster, length, n_sets, *right.tolist())
+    table.row("all", None, None, None, 2 * sum(row[-1] for row in sets), *total.tolist())
+
+
 def topic_counts(n_rows: int, n_columns: int, length: int, K: int = 32, seed: int = 0) -> sp.csr_array:
     """Rows of ``length`` occurrences that mix a few of ``K`` aspects of ten thousand columns each."""
     rng = np.random.default_rng(seed)
@@ -699,7 +732,7 @@ def print_scale() -> None:
 
 PARTS = (
     "five_lines", "alike", "recommended", "perplexity", "peers", "taken_in", "folds", "search", "trees",
-    "planted", "predictive", "relaxation", "coclustering", "steps", "scale",
+    "planted", "numbers", "predictive", "relaxation", "coclustering", "steps", "scale",
 )  # fmt: skip
 SETS = ("cran", "adjnoun_brown", *CORPORA)
 
@@ -749,6 +782,7 @@ def main() -> None:
         "recommended": print_recommended,
         "trees": lambda: print_trees(20),
         "planted": lambda: print_planted(15),
+        "numbers": print_numbers,
         "steps": print_steps,
         "scale": print_scale,
     }
