@@ -64,10 +64,7 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         return PredictiveHistogramClustering(caution=caution)
 
     def _fit_run(self, data: Data, rng: Rng) -> tuple[Any, Run]:
-        """Where the temperature is to be chosen, plain clusters at temperature 1 are where all runs begin.
-
-        These compete as well: where rows are long, rows that are left out may bring nothing.
-        """
+        """Where the temperature is chosen, all runs begin with plain clusters at 1, which compete as well."""
         if data.beta is not None:
             return self._fitted(data, rng)
         fixed = data._replace(validation=None, beta=1.0)
@@ -81,10 +78,7 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         return super()._fit_run(data, rng)
 
     def _with_all(self, model: Any, run: Run, data: Data, rng: Rng) -> tuple[Any, Run]:
-        """Fit plain clusters at temperature 1 anew, as ``beta=1`` does; others take in what was held out.
-
-        They add it to what their nodes hold; a further step would begin to overfit.
-        """
+        """Fit plain clusters at temperature 1 anew; others add what was held out, with no step to overfit."""
         if not isinstance(model, LeavesRowsOut) and run.state.beta == 1:
             every = data._replace(counts=data.everything, validation=None, beta=1.0, start=None)
             model, last = self._fitted(every, random_state_of(self.random_state))
@@ -215,10 +209,7 @@ class TwoSided(CooccurrenceEstimator):
     """What the SCM and the PMM share: starts from clusters of both sides."""
 
     def _starts(self, model: Any, data: Data, rng: Rng) -> Iterator[Any]:
-        """Grow clusters of one side on the counts summed over those of the other, in turn.
-
-        There their likelihood is that of the two-sided clustering (Eq. 44).
-        """
+        """Grow clusters of one side on the counts summed over those of the other, in turn (Eq. 44)."""
         n, (K, L) = base.with_short_rows(data.counts), (getattr(self, name) for name in self._size_parameters)
         for _ in range(self.n_init):
             rows = grown(n, K, rng, data.weights, doubling=True)[1]

@@ -56,10 +56,7 @@ def working_dtype(n: CountMatrix) -> np.dtype:
 
 
 def group_sums(rows: Floats, groups: Labels) -> Floats:
-    """Sum the columns (..., M) of each group, and put the sum back at each column: (..., M) or (..., 1).
-
-    Groups are numbered, with their columns side by side, equally many in each.
-    """
+    """Sum the columns (..., M) of each of equally large groups, and put the sum back at each column."""
     number = int(groups[-1]) + 1
     if number == 1:
         return rows.sum(axis=-1, keepdims=True)
@@ -243,10 +240,7 @@ class ClusteringModel(Model):
     def scores(
         self, n: CountMatrix, params: Any, row_weights: Weights = None, of: CountMatrix | None = None
     ) -> Floats:
-        """Log-likelihood (N, K), or (N, S, K) of several runs, of every row, per site that it stands for.
-
-        ``of`` are the rows of which ``n`` are further occurrences, where their length counts.
-        """
+        """Log-likelihood (N, ..., K) of every row, per site; the length that counts may be that of ``of``."""
         profiles, dtype = self.profiles(params), working_dtype(n)
         logs = log_floored(profiles, dtype).reshape(-1, n.shape[1])
         return per_site(np.asarray(n @ logs.T, dtype).reshape(-1, *profiles.shape[:-1]), row_weights)

@@ -453,10 +453,9 @@ class CooccurrenceEstimator(CountEstimator, ABC):
 
         def others() -> list[list[tuple[Any, float]]]:
             """For each setting, and for the temperature, the next larger and the next smaller value."""
-            settings, beta = list(model.others() if hasattr(model, "others") else ()), best.beta
-            heats = [beta * factor, *[colder for colder in [min(beta / factor, 1.0)] if colder > beta]]
-            kinds = [[(other, beta) for other in kind] for kind in settings]
-            return [*kinds, [(model, beta) for beta in heats]] if settings else []
+            kinds = [[(other, best.beta) for other in kind] for kind in getattr(model, "others", tuple)()]
+            heats = {best.beta * factor, max(best.beta, min(best.beta / factor, 1.0))} - {best.beta}
+            return [*kinds, [(model, beta) for beta in sorted(heats)]] if kinds else []
 
         while moved:
             moved = False
@@ -510,7 +509,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             history.append(FitRecord(state.beta, state.free_energy, state.heldout, state.step))
             if kept is None or not judged or state.heldout > kept.heldout:
                 kept = state
-            steps = steps + 1
+            steps += 1
             if state.converged:
                 converged, steps = steps < self.max_iter, 0
         assert kept is not None
@@ -569,9 +568,8 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         number of rows is a ValueError. ``floor`` is the share of the uniform distribution in predictions.
         """
         n = self._check_new(X)
-        mixing = self.mixing_
-        if fold_in is not None:
-            mixing = self._predictive_mixing(self._check_new(fold_in, "fold_in"))
+        given = None if fold_in is None else self._check_new(fold_in, "fold_in")
+        mixing = self.mixing_ if given is None else self._predictive_mixing(given)
         if len(mixing) != n.shape[0]:
             raise ValueError(
                 f"perplexity got X with {n.shape[0]} rows, but {len(mixing)} were "

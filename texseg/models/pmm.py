@@ -75,11 +75,7 @@ class ProductAspectModel(Model):
 
     def prediction(self, params: ProductAspects, posteriors: Any = None) -> tuple[Floats, Floats]:
         """``p(l | i)`` (N, L) and ``q`` (L, M)."""
-        return self.spread(params, self.row_posteriors(params)), params.columns
-
-    def spread(self, params: ProductAspects, row_posteriors: Floats) -> Floats:
-        """Turn shares (N, K) of the row groups into shares (N, L) of the column groups."""
-        return row_posteriors @ base.normalise(params.mixing)
+        return self.row_posteriors(params) @ base.normalise(params.mixing), params.columns
 
     def fold_in(self, n: CountMatrix, params: ProductAspects, beta: float) -> Floats:
         """``p(k | i)`` (N, K) of new rows, by EM steps with ``pi`` and ``q`` fixed."""
@@ -137,4 +133,4 @@ class PMM(DensityMixin, TwoSided):
         self.row_components_ = params.rows
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
-        return self._fitted_model.spread(self._params, super()._predictive_mixing(n))
+        return super()._predictive_mixing(n) @ base.normalise(self._params.mixing)
