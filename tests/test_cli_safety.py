@@ -197,6 +197,35 @@ def test_nothing_is_resumed_that_was_made_from_something_else(tmp_path, monkeypa
     assert not (out / ".a.texseg-parts").exists()
 
 
+@pytest.mark.parametrize("of", ["image", "mask", "seeds"])
+def test_what_lies_beside_any_input_is_part_of_what_results_are_made_from(tmp_path, of):
+    """Each in a folder of its own, under the same name."""
+    given = {"image": SMALL, "mask": np.full(SMALL.shape, 255, np.uint8), "seeds": np.zeros_like(SMALL)}
+    given["seeds"][5:15, 5:15], given["seeds"][50:60, 70:80] = 1, 2
+    for name, pixels in given.items():
+        (tmp_path / name).mkdir()
+        io_scenes.write(tmp_path / name / "a.png", pixels)
+        (tmp_path / name / "a.png.aux.xml").write_text("<PAMDataset/>")
+    words = ["segment", tmp_path / "image" / "a.png", "--mask", tmp_path / "mask", "--resume"]
+    words += ["--seeds", tmp_path / "seeds", "-o", tmp_path / "out"]
+    invoke(*words)
+    assert "skipped" in invoke(*words).stdout
+    band = '<PAMRasterBand band="1"><NoDataValue>77</NoDataValue></PAMRasterBand>'
+    (tmp_path / of / "a.png.aux.xml").write_text(f"<PAMDataset>{band}</PAMDataset>")
+    assert "skipped" not in invoke(*words).stdout
+
+
+@POSIX
+def test_maps_in_a_folder_of_parts_that_are_links_are_not_written(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    parts = PartsFolder(tmp_path / "parts", {"texseg": "x"}, resume=False)
+    (tmp_path / "parts" / "labels.zarr").symlink_to(elsewhere)
+    parts = PartsFolder(tmp_path / "parts", {"texseg": "y"}, resume=True)
+    parts.remove()
+    assert elsewhere.is_dir() and not (tmp_path / "parts").exists()
+
+
 @pytest.mark.parametrize("broken", ["0_0.npz", "model.texseg"])
 def test_what_cannot_be_read_again_is_made_again(tmp_path, monkeypatch, broken):
     image, out = large(tmp_path / "a.tif"), tmp_path / "out"

@@ -694,6 +694,7 @@ class TestOptionsInFiles:
             ("bins = true", "run.toml: bins must be a text or a number"),
             ("bins = 3000", "Invalid value for '--bins': '3000' is not a whole number from 2 to 256"),
             ("bins = ", "run.toml: Invalid value (at"),
+            (f"bins = {'[' * 5000}", "run.toml: brackets are nested too deeply"),
             (
                 '{"bins": 3}',
                 "run.toml: this is JSON, such as a record of results; --config reads what --save",

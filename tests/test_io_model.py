@@ -328,6 +328,13 @@ def test_class_names_that_do_not_fit_are_refused(tmp_path, sound, names):
         TextureSegmenter.load(tmp_path / "m.texseg")
 
 
+def test_class_names_that_would_act_on_a_terminal_are_refused(tmp_path, sound):
+    for name in ("\x1b[2J", "\ud800"):
+        save_model(tmp_path / "m.texseg", {**sound, "class_names": [name, "b"][: len(sound["profiles"])]})
+        with pytest.raises(ModelFileError, match="names must be without control characters"):
+            TextureSegmenter.load(tmp_path / "m.texseg")
+
+
 def test_a_file_of_other_data_is_not_a_model(tmp_path):
     save_model(tmp_path / "m.texseg", {"a": 1})
     with pytest.raises(ModelFileError, match="m.texseg holds no texture model: '.*' is missing"):

@@ -1,5 +1,6 @@
 """Nobody else's data act: no code runs, no other file or address is opened, nothing is waited for."""
 
+import gzip
 import http.server
 import json
 import os
@@ -94,6 +95,16 @@ class TestStores:
             valid = source.read()[1]
             assert source.notes[0].startswith("1 of 2 chunks of the zarr array are missing")
         assert valid[:100].all() and not valid[100:].any()
+
+    def test_a_store_of_hardly_any_chunks_is_refused(self, tmp_path):
+        refuse(store(tmp_path / "none", shape=[10**9, 10**9], chunks=[2**14, 2**14]), "are missing")
+
+    def test_folders_of_a_store_that_are_links_are_refused(self, tmp_path):
+        zarr = pytest.importorskip("zarr")
+        zarr.create_array(tmp_path / "s", data=GREY, chunks=(50, 60))
+        (tmp_path / "s" / "c").rename(tmp_path / "c")
+        (tmp_path / "s" / "c").symlink_to(tmp_path / "c")
+        refuse(tmp_path / "s", "must not be links")
 
     def test_missing_chunks_inside_a_shard(self, tmp_path):
         zarr = pytest.importorskip("zarr")
@@ -214,6 +225,29 @@ class TestOtherFilesAndAddresses:
             file.write(np.full((200, 240), 7, np.uint8), 1)
         refuse(tmp_path / "s.img", "its pixels lie in other files|Erdas Imagine files are not read")
 
+    def test_volumes_whose_values_lie_elsewhere(self, tmp_path):
+        pytest.importorskip("SimpleITK")
+        secret = tmp_path / "secret.raw"
+        secret.write_bytes(PIXELS.tobytes())
+        height, width = PIXELS.shape
+        nrrd = f"NRRD0004\ntype: uint8\ndimension: 2\nsizes: {width} {height}\nencoding: raw\n"
+        meta = f"ObjectType = Image\nNDims = 2\nDimSize = {width} {height}\nElementType = MET_UCHAR\n"
+        for name, header in (
+            ("far.nrrd", f"{nrrd}# {'x' * 600}\ndata file: {secret}\n\n"),
+            ("twice.mha", f"{meta}ElementDataFile = {secret}\nElementDataFile = LOCAL\n"),
+            ("colon.mha", f"{meta}ElementDataFile: {secret}\nElementDataFile = LOCAL\n"),
+        ):
+            (tmp_path / name).write_text(header)
+            refuse(tmp_path / name, "files are not read")
+
+    def test_an_envi_image_that_unpacks_to_more(self, tmp_path):
+        pytest.importorskip("rasterio")
+        (tmp_path / "d.dat").write_bytes(gzip.compress(bytes(10**6)))
+        shape = "samples = 1000\nlines = 1000\nbands = 1\ndata type = 1\ninterleave = bsq\nbyte order = 0\n"
+        (tmp_path / "d.hdr").write_text(f"ENVI\n{shape}header offset = 0\nfile compression = 1\n")
+        refuse(tmp_path / "d.dat", "compressed ENVI images are not read")
+        assert len(list(tmp_path.iterdir())) == 2  # GDAL would have written next to it
+
     def test_arrays_in_netcdf(self, tmp_path):
         pytest.importorskip("rasterio")
         for names in (("first",), ("first", "second")):
@@ -273,6 +307,16 @@ class TestPipesAndDevices:
         os.mkfifo(tmp_path / "t" / ".zarray")
         refuse(tmp_path / "t", "broken")
         shutil.copy(tmp_path / "s" / ".zarray", tmp_path / "zarray")
+
+    def test_nor_beside_what_gdal_reads(self, tmp_path):
+        pytest.importorskip("rasterio")
+        rows = "\n".join(" ".join(map(str, row)) for row in PIXELS)
+        size = f"ncols {PIXELS.shape[1]}\nnrows {PIXELS.shape[0]}\nxllcorner 0\nyllcorner 0\ncellsize 1\n"
+        (tmp_path / "a.asc").write_text(size + rows)
+        with open_source(tmp_path / "a.asc") as source:
+            assert source.shape == PIXELS.shape
+        os.mkfifo(tmp_path / "a.prj")
+        refuse(tmp_path / "a.asc", "not an image")
 
     def test_nor_as_an_envi_header(self, tmp_path):
         (tmp_path / "d.dat").write_bytes(bytes(range(256)) * 4)

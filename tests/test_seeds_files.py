@@ -2,6 +2,7 @@
 
 import csv
 import json
+import time
 
 import numpy as np
 import pytest
@@ -80,6 +81,29 @@ def test_polygons_cover_the_pixels_inside_and_spare_holes(drawn):
     expected[5:15, 10:30] = 2
     expected[7:9, 12:14] = 0
     assert np.array_equal(strokes, expected)
+
+
+def test_outlines_of_many_corners_cost_no_more_than_their_pixels(drawn):
+    turns = np.linspace(0, 2 * np.pi, 20_000)
+    circle = 700 + 650 * np.column_stack([np.cos(turns), np.sin(turns)])
+    path = drawn(({"class": 1}, "Polygon", [circle.tolist()]), ({"class": 2}, "Point", [700, 700]))
+    start = time.perf_counter()
+    strokes = read_seed_file(path, (1400, 1400))
+    assert time.perf_counter() - start < 5
+    assert np.count_nonzero(strokes) == pytest.approx(np.pi * 650**2, rel=1e-4)
+    assert (strokes == 2).sum() == 9
+
+
+@pytest.mark.parametrize("kind", ["crossings", "layers"])
+def test_strokes_without_measure_are_refused(drawn, kind):
+    rng = np.random.default_rng(0)
+    ring = rng.uniform(0, 2000, (30_000, 2)).tolist()
+    rings, shape = ([ring], (2000, 2000)) if kind == "crossings" else ([[[0, 0], [60, 0], [0, 40]]], SHAPE)
+    n_polygons = 1 if kind == "crossings" else 1000
+    path = drawn(*[({"class": 1}, "Polygon", rings)] * n_polygons)
+    reason = "invalid coordinates" if kind == "crossings" else "cover the image more than 200 times"
+    with pytest.raises(ValueError, match=reason):
+        read_seed_file(path, shape)
 
 
 def test_lines_and_points_are_three_pixels_wide(drawn):

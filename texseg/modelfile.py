@@ -24,6 +24,7 @@ from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
 from texseg.channels.textons import patch_side
+from texseg.edits import checked_edits
 from texseg.io.files import MalformedFileError, atomic_write, open_regular, path_of
 from texseg.io.regions import checked_size
 from texseg.method.seeds import SeedClassifier
@@ -315,7 +316,7 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
     try:
         textures, ground, parameters = _from_plain_data(values), None, values["parameters"]
         if not isinstance(parameters, dict):
-            raise ValueError(f"parameters must be a dictionary, got {parameters!r}")
+            raise ValueError(f"parameters must be a dictionary, got {parameters!r:.80}")
         if unknown := parameters.keys() - PARAMETERS.keys():
             raise ValueError(f"parameters must be those of a segmenter, got {', '.join(sorted(unknown))}")
         parameters = {**parameters, "n_segments": len(textures.profiles)}
@@ -324,7 +325,8 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
         names = values.get("class_names") or [""] * n_segments
         are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
         if not are_texts or len(names) != n_segments:
-            raise ValueError(f"class_names must be {n_segments} texts, got {names!r}")
+            raise ValueError(f"class_names must be {n_segments} texts, got {names!r:.80}")
+        checked_edits({"names": dict(enumerate(names, start=1))})
         size = checked_size(values["pixel_size"]) if "pixel_size" in values else None
         colours = values.get("colours", {})
         if not isinstance(colours, dict) or not all(_COLOUR.fullmatch(str(c)) for c in colours.values()):

@@ -29,6 +29,7 @@ from texseg.progress import expected_by_blocks, expected_memory, expected_second
 from texseg.threads import n_threads
 
 _OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
+_LARGEST_SCENE = 10**12  # pixels of an image that is read by windows
 _FEW_LABELS = 16  # fewer may be an intended pattern
 _ON_ITS_SIDE = 5  # and above: EXIF orientations that exchange rows and columns
 
@@ -185,7 +186,8 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[Source]]:
         try:
             source = read.open_source(path, reading)
         except ImageTooLargeError as error:
-            source = read.open_source(path, replace(reading, max_pixels=None))
+            most = max(_LARGEST_SCENE, reading.max_pixels or 0)
+            source = read.open_source(path, replace(reading, max_pixels=most))
             source.too_large = error
         yield [files.enter_context(source)]
 

@@ -328,7 +328,10 @@ def _options_in(path: Path) -> dict[str, Any]:
         raise ValueError(
             "this is JSON, such as a record of results; --config reads what --save-config writes"
         )
-    return tomllib.loads(text)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("brackets are nested too deeply") from None
 
 
 def words_given(ctx: click.Context) -> dict[str, list[str]]:

@@ -55,19 +55,21 @@ def digest_of(path: Path) -> str:
 
 def made_from(item: Input, reading: ReadOptions, work: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the results of an input depend on; `work` holds what is common to all inputs."""
-    mask = None if reading.mask is None else named_like(item.path, reading.mask, "mask")
+    images = {"image": item.path}
+    for what, given, said in (("mask", reading.mask, "mask"), ("seeds", reading.seeds, "strokes")):
+        images |= {} if given is None else {what: named_like(item.path, given, said)}
     made = {
         "texseg": texseg.__version__,
         "input_sha256": digest_of(item.path),
         **{name: value for name, value in asdict(reading).items() if name not in _NO_MATTER},
-        "mask": None if mask is None else digest_of(mask),
+        "mask": digest_of(images["mask"]) if "mask" in images else None,
         "beside": {
-            file.name: digest_of(file) for image in (item.path, mask) if image for file in _beside(image)
+            f"{what} {file.name}": digest_of(file) for what, path in images.items() for file in _beside(path)
         },
         **work,
     }
-    if reading.seeds is not None:
-        made["seeds"] = digest_of(named_like(item.path, reading.seeds, "strokes"))
+    if "seeds" in images:
+        made["seeds"] = digest_of(images["seeds"])
     return json.loads(json.dumps(made, default=str), parse_constant=str)
 
 
@@ -100,7 +102,7 @@ def replace_earlier(
         return new | {"outputs": others, "result": record["result"]}, []
     unchanged = [name for name, digest in others.items() if digest_of(path.with_name(name)) == digest]
     for each in map(path.with_name, unchanged):
-        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        _remove(each)
         each.with_name(f"{each.name}.aux.xml").unlink(missing_ok=True)  # names and colours of labels
     messages = []
     of_another = isinstance(before, dict) and before.get("input_sha256") != made.get("input_sha256")
@@ -114,6 +116,14 @@ def replace_earlier(
         if path.with_name(name).exists()
     ]
     return new, messages
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a folder, or a link but not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def write_record(path: Path, new: dict[str, Any], outputs: list[Path], result: Mapping[str, Any]) -> None:
@@ -249,13 +259,9 @@ class PartsFolder:
         return [zarr.open_group(path, mode="r")["0"][window] if path.exists() else None for path in paths]
 
     def _clear(self) -> None:
-        for name in _MAPS:
-            if (self.folder / name).is_dir() and not (self.folder / name).is_symlink():
-                shutil.rmtree(self.folder / name)
         for path in list(self.folder.iterdir()):
-            is_ours = path.name in (_MODEL, _PLAN, _SAMPLE) or _BLOCK.fullmatch(path.name)
-            if is_ours and (path.is_file() or path.is_symlink()):
-                path.unlink()
+            if path.name in (_MODEL, _PLAN, _SAMPLE, *_MAPS) or _BLOCK.fullmatch(path.name):
+                _remove(path)
         remove_leftovers(self.folder)
 
     def _path(self, place: tuple[int, ...]) -> Path:

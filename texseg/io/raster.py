@@ -7,6 +7,7 @@ with external data, ...) may name files of other folders or addresses, which it 
 from __future__ import annotations
 
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -69,27 +70,34 @@ def open_npy(path: Path) -> ArrayStored:
 
 def open_raw(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> ArrayStored:
     """Open a volume (planes, rows, columns) without a header; what a file holds more comes before it."""
-    more = path.stat().st_size - math.prod(shape) * dtype.itemsize
+    with open_regular(path) as file:
+        more = file.seek(0, os.SEEK_END) - math.prod(shape) * dtype.itemsize
     if more < 0:
         raise MalformedFileError(f"file is {-more} bytes shorter than {shape} values of {dtype}")
     header = Header(format="raw", shape=shape, axes="PYX", dtype=dtype.newbyteorder("="))
     return ArrayStored(np.memmap(path, dtype, mode="r", offset=more, shape=shape), header)
 
 
-def is_of_itk(start: bytes) -> bool:
-    """Tell whether a file is NRRD or MetaImage and holds its values itself, and names no other file."""
+def itk_format(path: Path) -> str:
+    """Name ITK's reader of a file that holds its values itself and names no other; empty for others."""
+    with open_regular(path) as file:
+        start = file.read(_HEADER_BYTES)
     if start.startswith(b"NRRD000"):
-        return re.search(rb"^data ?file:", start, re.IGNORECASE | re.MULTILINE) is None
-    return re.search(rb"^ElementDataFile *= *LOCAL", start, re.MULTILINE) is not None
+        header, end, _ = start.replace(b"\r\n", b"\n").partition(b"\n\n")
+        return "NrrdImageIO" if end and not re.search(rb"(?i)data *file *:", header) else ""
+    is_meta = re.match(rb"(ObjectType|NDims)\s*=", start) is not None
+    named = start.partition(b"ElementDataFile")[2] if is_meta else b""
+    return "MetaImageIO" if re.match(rb" *= *LOCAL *\r?\n", named) else ""
 
 
 class ItkStored(ArrayStored):
     """A volume that SimpleITK reads, as a whole."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, format: str) -> None:
         import SimpleITK
 
         self._reader = reader = SimpleITK.ImageFileReader()
+        reader.SetImageIO(format)
         reader.SetFileName(str(path))
         reader.ReadImageInformation()
         name = SimpleITK.GetPixelIDValueAsString(reader.GetPixelID())
@@ -154,11 +162,20 @@ class RasterStored(Stored):
         return read
 
 
+def _refuse_pipes(path: Path) -> None:
+    """Refuse a file next to a pipe or a device, for which GDAL would wait if it belonged to that file."""
+    for other in path.parent.iterdir():
+        if other.exists() and not (other.is_file() or other.is_dir()):
+            raise UnsuitableImageError(f"{other.name} in the same folder is a device or a pipe; move it away")
+
+
 def find_header(image: Path) -> bool:
     """Tell whether there is an ENVI header that belongs to a file of raw values."""
     for path in (image.with_suffix(".hdr"), image.with_name(image.name + ".hdr"), image.with_suffix(".HDR")):
         text = side_text(path, _HEADER_BYTES) if path != image else None
         if text is not None and text.lstrip().startswith("ENVI"):
+            if re.search(r"(?im)file[ _]compression\s*=\s*(?!0\s*$)", text):
+                raise MalformedFileError("compressed ENVI images are not read; unpack it")
             return True
     return False
 
@@ -168,6 +185,7 @@ def _opened(path: Path, drivers: Sequence[str]) -> Any:
     import rasterio
     from rasterio.io import DatasetReader
 
+    _refuse_pipes(path)
     try:
         # the header of an ENVI image is a file next to it
         siblings = {"GDAL_DISABLE_READDIR_ON_OPEN": "TRUE"} if list(drivers) == ["ENVI"] else {}

@@ -441,8 +441,8 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
                 if hierarchical
                 else raster.RasterStored(path, files)
             )
-    if format is None and raster.is_of_itk(start) and find_spec("SimpleITK") is not None:
-        return raster.ItkStored(path)
+    if format is None and find_spec("SimpleITK") is not None and (itk := raster.itk_format(path)):
+        return raster.ItkStored(path, itk)
     if format is None:
         raise refusal(start)
     size = os.fstat(stream.fileno()).st_size

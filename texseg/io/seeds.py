@@ -37,6 +37,8 @@ _NUMBERED = re.compile(r"[-_ ]*\d+$")  # the end of the names that ImageJ gives 
 _FAINT = 0.1  # of the contrast of a stroke: so much is unpainted, or off the way from one colour to another
 _NEARLY_PURE = 0.35  # of it: so far is a colour from the pure one that still belongs to the stroke
 _FEW, _RARE = 16, 0.02  # pixels, and share of all that are painted: fewer are no stroke but for squares
+_MOST_TIMES = 200  # that strokes cover their image
+_MOST_CROSSINGS = 2**24  # of the edges of one polygon and rows of pixels
 _FAR = 2.0**20  # pixels; lines may start this far outside of the image
 
 
@@ -89,8 +91,11 @@ def _drawn(path: Path, shape: tuple[int, int], geo: Georeference | None) -> tupl
     if len(names) > _LARGEST_CLASS:
         raise UnsuitableImageError(f"{len(names)} classes are more than {_LARGEST_CLASS}")
     number_of: dict[Any, int] = {called: number for number, called in enumerate(names, start=1)}
+    n_left = _MOST_TIMES * labels.size
     for stroke in strokes:
-        _draw(labels, int(number_of.get(stroke.said, stroke.said)), stroke, geo)
+        n_left -= _draw(labels, int(number_of.get(stroke.said, stroke.said)), stroke, geo)
+        if n_left < 0:
+            raise UnsuitableImageError(f"strokes cover the image more than {_MOST_TIMES} times")
     if not labels.any():
         in_pixels = geo is None or geo.transform is None
         where = "pixels (column, row)" if in_pixels else "the image's own system"
@@ -278,23 +283,27 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _draw(drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georeference | None) -> None:
-    """Paint one geometry, in place."""
-    kind, coordinates = stroke.kind, stroke.coordinates
+def _draw(drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georeference | None) -> int:
+    """Paint one geometry, in place; return how many pixels were looked at."""
+    kind, n_seen = stroke.kind, 0
     try:
-        parts = coordinates if kind.startswith("Multi") else [coordinates]
-        if kind.endswith("Polygon"):
-            for rings in parts:
-                _fill(drawn, number, [_pixels(ring, geo) for ring in rings])
-            return
-        for line in parts:
-            points = _pixels([line] if kind.endswith("Point") else line, geo)
-            marked = np.zeros(drawn.shape, np.uint8)
-            corners = np.floor(points[[0, *range(len(points))]]).astype(np.int32)  # a point, too
-            cv2.polylines(marked, [corners.reshape(-1, 1, 2)], isClosed=False, color=1)
-            drawn[cv2.dilate(marked, np.ones((_LINE_WIDTH, _LINE_WIDTH), np.uint8)) > 0] = number
+        parts = stroke.coordinates if kind.startswith("Multi") else [stroke.coordinates]
+        for part in parts:
+            if kind.endswith("Polygon"):
+                rings = [_pixels(ring, geo) for ring in part]
+            else:
+                rings = [_pixels([part] if kind.endswith("Point") else part, geo)]
+            corners = np.floor(np.concatenate(rings)).astype(np.int64)
+            (left, top), (right, bottom) = corners.min(axis=0) - 1, corners.max(axis=0) + 2
+            left, top = max(0, left), max(0, top)
+            box = drawn[top : max(top, bottom), left : max(left, right)]
+            if box.size:
+                paint = _inside if kind.endswith("Polygon") else _line
+                box[paint([ring - [left, top] for ring in rings], box.shape)] = number
+            n_seen += box.size
     except (TypeError, ValueError, IndexError) as error:
         raise UnsuitableImageError(f"{kind} with invalid coordinates") from error
+    return n_seen
 
 
 def _pixels(points: Any, geo: Georeference | None) -> NDArray[np.float64]:
@@ -309,12 +318,26 @@ def _pixels(points: Any, geo: Georeference | None) -> NDArray[np.float64]:
     return np.clip(places, -_FAR, _FAR)
 
 
-def _fill(drawn: NDArray[np.int32], number: int, rings: list[NDArray[np.float64]]) -> None:
-    """Paint the pixels whose centres lie inside the first ring and in none of the others."""
-    from skimage.draw import polygon  # slow to import
+def _line(lines: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Pixels of a line, or of a point."""
+    marked = np.zeros(shape, np.uint8)
+    corners = np.floor(lines[0][[0, *range(len(lines[0]))]]).astype(np.int32)  # a point, too
+    cv2.polylines(marked, [corners.reshape(-1, 1, 2)], isClosed=False, color=1)
+    return cv2.dilate(marked, np.ones((_LINE_WIDTH, _LINE_WIDTH), np.uint8)) > 0
 
-    inside = np.zeros(drawn.shape, bool)
-    for ring in rings:
-        rows, columns = polygon(ring[:, 1] - 0.5, ring[:, 0] - 0.5, drawn.shape)
-        inside[rows, columns] ^= True
-    drawn[inside] = number
+
+def _inside(rings: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Pixels whose centres lie inside of an odd number of rings: right of so many of their edges."""
+    height, width = shape
+    starts, ends = np.concatenate(rings), np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
+    (x, y), (across, down) = (starts - 0.5).T, (ends - starts).T
+    first = np.clip(np.ceil(np.minimum(y, y + down)), 0, height).astype(np.int64)
+    n_rows = np.clip(np.ceil(np.maximum(y, y + down)), 0, height).astype(np.int64) - first
+    if n_rows.sum() > _MOST_CROSSINGS:
+        raise ValueError(n_rows)
+    edge = np.repeat(np.arange(len(n_rows)), n_rows)
+    row = first[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+    column = np.clip(np.ceil(x[edge] + (row - y[edge]) * across[edge] / down[edge]), 0, width)
+    turns = np.bincount(row * (width + 1) + column.astype(np.int64), minlength=height * (width + 1))
+    odd = np.logical_xor.accumulate(turns.reshape(height, width + 1) % 2 == 1, axis=1)
+    return odd[:, :width]

@@ -28,6 +28,7 @@ _METADATA_BYTES = 2**22
 _MOST_LEVELS = 64
 _LARGEST_CHUNK = 2**28  # bytes, unpacked
 _FEW_CHUNKS, _CHUNK_PIXELS = 2**16, 1024  # beyond so many, they hold so many values on average
+_FEWEST_KEPT = 1000  # one chunk of so many is there at least
 _TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 _OLD_TYPES = re.compile(r"[<>|][buif][1248]")
 _CODECS = ("blosc", "crc32c", "gzip", "lz4", "zlib", "zstd")
@@ -58,7 +59,7 @@ def open_zarr(folder: Path) -> ZarrStored:
     """Open a zarr array, or an OME-Zarr image with its levels."""
     meta = _metadata(folder)
     if "shape" in meta:
-        return ZarrStored([_array(folder, meta)], "")
+        return ZarrStored(folder, [_array(folder, meta)], "")
     attributes = meta.get("attributes")
     attributes = attributes if isinstance(attributes, dict) else {}
     scales = attributes.get("ome", attributes).get("multiscales")
@@ -69,7 +70,7 @@ def open_zarr(folder: Path) -> ZarrStored:
         raise MalformedFileError("OME-Zarr metadata name arrays outside of the image, or too many")
     axes = scales[0].get("axes", [])
     names = "".join(str(axis["name"]).lower()[:1] for axis in axes)
-    stored = ZarrStored([_array(folder / path, _metadata(folder / path)) for path in paths], names)
+    stored = ZarrStored(folder, [_array(folder / path, _metadata(folder / path)) for path in paths], names)
     with contextlib.suppress(KeyError, TypeError, IndexError, ValueError):  # scales that are not understood
         scale = scales[0]["datasets"][0]["coordinateTransformations"][0]["scale"]
         units = {long: short for short, long in OME_UNITS.items()}
@@ -189,7 +190,7 @@ def _sides(values: Any) -> tuple[int, ...]:
 class ZarrStored(Stored):
     """An array, or one for each level of a pyramid; axes of length one are left aside."""
 
-    def __init__(self, arrays: Sequence[_Array], names: str) -> None:
+    def __init__(self, folder: Path, arrays: Sequence[_Array], names: str) -> None:
         self._arrays = arrays
         shape = arrays[0].shape
         if any(len(array.shape) != len(shape) for array in arrays):
@@ -205,11 +206,9 @@ class ZarrStored(Stored):
             y, x = axes.index("Y"), axes.index("X")
             self.levels = tuple((array.shape[y], array.shape[x]) for array in arrays)
         total = math.prod(-(-n // side) for n, side in zip(shape, arrays[0].file, strict=True))
-        numbers = re.escape(arrays[0].separator).join([r"\d+"] * len(shape))
-        name, folder = re.compile(re.escape(arrays[0].prefix) + numbers), arrays[0].folder
-        found = (os.path.join(place, file) for place, _, files in os.walk(folder) for file in files)
-        paths = (os.path.relpath(path, folder).replace(os.sep, "/") for path in found)
-        missing = total - sum(name.fullmatch(path) is not None for path in paths)
+        missing = total - _n_files(folder, arrays[0])
+        if missing * _FEWEST_KEPT > total * (_FEWEST_KEPT - 1):
+            raise MalformedFileError(f"{missing} of {total} chunks of the zarr array are missing")
         note = f"{missing} of {total} chunks of the zarr array are missing; their pixels are no data"
         dtype, notes = arrays[0].dtype.newbyteorder("="), (note,) if missing > 0 else ()
         self.header = Header("zarr", shape, axes, dtype, notes=notes)
@@ -241,6 +240,20 @@ class ZarrStored(Stored):
             return Decoded(values, None, None if there.all() else there)
 
         return read
+
+
+def _n_files(store: Path, array: _Array) -> int:
+    """Count the files with chunks of an array; a link would lead out of the store, or round in circles."""
+    numbers = re.escape(array.separator).join([r"\d+"] * len(array.shape))
+    name, n_found = re.compile(re.escape(array.prefix) + numbers), 0
+    for place, folders, files in os.walk(store):
+        if any(os.path.islink(os.path.join(place, folder)) for folder in folders):
+            raise UnsuitableImageError(
+                "folders inside a zarr store must not be links; copy what they lead to"
+            )
+        paths = (os.path.relpath(os.path.join(place, file), array.folder) for file in files)
+        n_found += sum(name.fullmatch(path.replace(os.sep, "/")) is not None for path in paths)
+    return n_found
 
 
 def _chunk(array: _Array, place: tuple[int, ...]) -> NDArray | None:
