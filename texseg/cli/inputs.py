@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from texseg.cli.terminal import say
 from texseg.io import read
-from texseg.io.files import ImageTooLargeError, is_image
+from texseg.io.files import ImageTooLargeError, is_image, is_special
 from texseg.io.read import MAX_PIXELS, Image, Source, SourceOptions
 from texseg.io.stores import is_store
 from texseg.method.sampling import crop_count, read_crops
@@ -84,7 +84,7 @@ def collect_inputs(
         for file in () if is_file else _files_in(path, recursive, output):
             if _OWN_OUTPUT.search(file.name):
                 skipped["files that look like texseg output"] += 1
-            elif _is_special(file):
+            elif is_special(file):
                 skipped["that are pipes or devices, not files"] += 1
             elif file.suffix.lower() in _IMAGE_SUFFIXES or is_image(file):
                 found.setdefault(os.path.abspath(file), (file, path))
@@ -103,11 +103,6 @@ def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Pa
         folders[:] = [name for name in folders if os.path.realpath(os.path.join(place, name)) != avoided]
         shown = (name for name in files if name[0] != "." and name.casefold() not in _SYSTEM_FILES)
         yield from (Path(place, name) for name in shown)
-
-
-def _is_special(path: Path) -> bool:
-    """Tell whether a path leads to a pipe, a socket or a device."""
-    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def _named(files: list[tuple[Path, Path]]) -> list[Input]:
@@ -151,7 +146,7 @@ def named_like(path: Path, folder: Path, what: str) -> Path:
         found = sorted(file for file in folder.iterdir() if file.name == path.name or file.stem == path.stem)
     if not found:
         raise OSError(f"no {what} named {path.stem} in {folder}")
-    if _is_special(found[0]):  # in a folder it is named like the image
+    if is_special(found[0]):  # in a folder it is named like the image
         raise OSError(f"the {what} {found[0]} is a device or a pipe, not a file")
     return found[0]
 

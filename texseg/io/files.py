@@ -96,6 +96,11 @@ def _check_kind(status: os.stat_result, largest: int | None) -> None:
         )
 
 
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path leads to a pipe, a socket or a device."""
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
 def read_json(path: str | os.PathLike[str], largest: int, what: str = "JSON") -> Any:
     """Content of a small regular file of JSON."""
     with open_regular(path, largest) as file:
@@ -242,7 +247,7 @@ def _named(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
     """Yield a free name for what replaces ``path`` unless there is an error; leftovers of it are removed."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if is_special(path):
         raise OSError(f"{path} is a device or a pipe and was not replaced; choose another name")
     prefix = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
     with _named(path):

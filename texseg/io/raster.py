@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.files import MalformedFileError, UnsuitableImageError, open_regular, side_text
+from texseg.io.files import MalformedFileError, UnsuitableImageError, is_special, open_regular, side_text
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
 from texseg.io.regions import PixelSize
@@ -162,13 +162,6 @@ class RasterStored(Stored):
         return read
 
 
-def _refuse_pipes(path: Path) -> None:
-    """Refuse a file next to a pipe or a device, for which GDAL would wait if it belonged to that file."""
-    for other in path.parent.iterdir():
-        if other.exists() and not (other.is_file() or other.is_dir()):
-            raise UnsuitableImageError(f"{other.name} in the same folder is a device or a pipe; move it away")
-
-
 def find_header(image: Path) -> bool:
     """Tell whether there is an ENVI header that belongs to a file of raw values."""
     for path in (image.with_suffix(".hdr"), image.with_name(image.name + ".hdr"), image.with_suffix(".HDR")):
@@ -185,7 +178,8 @@ def _opened(path: Path, drivers: Sequence[str]) -> Any:
     import rasterio
     from rasterio.io import DatasetReader
 
-    _refuse_pipes(path)
+    for other in filter(is_special, path.parent.iterdir()):  # GDAL waits for one that belongs to the image
+        raise UnsuitableImageError(f"{other.name} in the same folder is a device or a pipe; move it away")
     try:
         # the header of an ENVI image is a file next to it
         siblings = {"GDAL_DISABLE_READDIR_ON_OPEN": "TRUE"} if list(drivers) == ["ENVI"] else {}
