@@ -29,7 +29,8 @@ from texseg.parameters import MOST_SEGMENTS, PARAMETERS, Parameter
 from texseg.report.pages import filled, part_of, script_json, terms
 from texseg.report.pictures import reduced_labels, shown_shape
 
-_TILE, _MOST_LEVELS = 512, 8  # pixels of a picture of a part of an image; halvings of its size
+_TILE = 512  # pixels of a picture of a part of an image
+_MOST_STEP, _WANTED_STEP = 2**8, 2**3  # pixels for one of it; up to so many, its labels are made next
 _LARGEST_BODY = 2**20  # bytes
 _PATIENCE = 20.0  # seconds until an unchanged state is sent all the same
 _SILENCE = 60.0  # seconds until a connection that says nothing is closed
@@ -135,13 +136,25 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/state":
             return json.dumps(self._state(query)).encode(), "application/json"
         found = re.fullmatch(r"/(picture|labels)/(\d{1,6})(?:/(\d)/(\d{1,6})/(\d{1,6}))?", path, re.ASCII)
-        n_pictures = len(self.server.session.pictures)
-        if found is None or not self.path.startswith("/") or int(found[2]) >= n_pictures:
+        session = self.server.session
+        if found is None or not self.path.startswith("/") or int(found[2]) >= len(session.pictures):
             raise Refused(404, "no such page")
-        tile = tuple(map(int, found.groups()[2:])) if found[3] else None
+        image, is_part = int(found[2]), found[3] is not None
+        picture, labels = session.pictures[image], session.labels.get(image)
+        window, shape, step = picture.everything, shown_shape(picture.shape, 2048), 0
+        if is_part:
+            step = 2 ** int(found[3])
+            window, shape = _part_of(picture.shape, step, int(found[4]), int(found[5]))
         if found[1] == "picture":
-            return self._picture(int(found[2]), tile), "image/jpeg"
-        return self._labels(int(found[2]), tile), "image/png"
+            is_overview = picture.is_large and not is_part
+            drawn = picture.overview if is_overview else picture.drawn(picture.read(window).pixels, shape)
+            return _encoded(".jpg", drawn), "image/jpeg"
+        if labels is None:
+            raise Refused(404, "not known yet")
+        if picture.is_large and is_part and step <= _WANTED_STEP:
+            session.want(image, window)
+        small = labels[window][::step, ::step] if is_part else reduced_labels(labels, picture.shown)
+        return _encoded(".png", small), "image/png"
 
     def _post(self, path: str, query: dict[str, str]) -> tuple[bytes, str]:
         length = self.headers.get("Content-Length", "")
@@ -231,36 +244,16 @@ class _Handler(BaseHTTPRequestHandler):
                 told["content"] = content
         return told
 
-    def _picture(self, image: int, tile: tuple[int, ...] | None) -> bytes:
-        picture = self.server.session.pictures[image]
-        window, shape = picture.everything, shown_shape(picture.shape, 2048)
-        if tile is not None:
-            window, shape = _part_of(picture.shape, tile)
-        elif picture.is_large:
-            return _encoded(".jpg", picture.overview)
-        return _encoded(".jpg", picture.drawn(picture.read(window).pixels, shape))
 
-    def _labels(self, image: int, tile: tuple[int, ...] | None) -> bytes:
-        session = self.server.session
-        picture, labels = session.pictures[image], session.labels.get(image)
-        if labels is None:
-            raise Refused(404, "not known yet")
-        if tile is None:
-            return _encoded(".png", reduced_labels(labels, picture.shown))
-        window, _ = _part_of(picture.shape, tile)
-        if picture.is_large and tile[0] < _MOST_LEVELS // 2:
-            session.want(image, window)
-        return _encoded(".png", labels[window][:: 2 ** tile[0], :: 2 ** tile[0]])
-
-
-def _part_of(shape: tuple[int, int], tile: tuple[int, ...]) -> tuple[Window, tuple[int, int]]:
-    step = 2 ** tile[0]
-    starts = [at * _TILE * step for at in tile[1:]]
-    if tile[0] > _MOST_LEVELS or any(start >= n for start, n in zip(starts, shape, strict=True)):
+def _part_of(shape: tuple[int, int], step: int, *place: int) -> tuple[Window, tuple[int, int]]:
+    """Window of a part of an image, in tiles of that many pixels each way, and its size when reduced."""
+    rows, columns = (
+        slice(at * _TILE * step, min((at + 1) * _TILE * step, n)) for at, n in zip(place, shape, strict=True)
+    )
+    height, width = (-(-(part.stop - part.start) // step) for part in (rows, columns))
+    if step > _MOST_STEP or min(height, width) < 1:
         raise Refused(404, "no such part")
-    pairs = zip(starts, shape, strict=True)
-    rows, columns = (slice(start, min(start + _TILE * step, n)) for start, n in pairs)
-    return (rows, columns), (-(-(rows.stop - rows.start) // step), -(-(columns.stop - columns.start) // step))
+    return (rows, columns), (height, width)
 
 
 def _told(row: Parameter) -> dict[str, Any]:
