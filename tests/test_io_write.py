@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -207,6 +208,23 @@ class TestAtomicWrite:
         atomic_write(tmp_path / "f", b"new")
         assert (tmp_path / "f").read_bytes() == b"new"
         assert len(list(tmp_path.iterdir())) == 2  # and the leftover of another file
+
+    @pytest.mark.skipif(os.name != "posix", reason="needs locks")
+    @pytest.mark.parametrize(("module", "name"), [(os, "open"), (shutil, "rmtree")])
+    def test_a_signal_at_the_worst_moment_leaves_nothing(self, tmp_path, monkeypatch, module, name):
+        """It raises an error wherever the program is: as a folder is made, or removed."""
+        usual, calls = getattr(module, name), []
+
+        def interrupted(path, *arguments, **options):
+            if str(path).startswith(str(tmp_path)) and not calls:
+                calls.append(path)
+                raise KeyboardInterrupt
+            return usual(path, *arguments, **options)
+
+        monkeypatch.setattr(module, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            atomic_write(tmp_path / "f", b"new")
+        assert calls and not [path for path in tmp_path.iterdir() if path.name != "f"]
 
     @pytest.mark.skipif(os.name != "posix", reason="needs locks")
     def test_what_only_has_the_name_of_a_leftover_stays(self, tmp_path):

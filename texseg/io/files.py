@@ -263,25 +263,37 @@ def unfinished(path: Path) -> Iterator[Path]:
                 path.replace(folder / "old")
             temporary.replace(path)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _discard(folder)
         if lock is not None:
             os.close(lock)
     remove_leftovers(path.parent, prefix)
+
+
+def _discard(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:  # once more if a signal came just now
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _own_folder(place: Path, prefix: str) -> tuple[Path, int | None]:
     """Make a folder that belongs to this process alone; also return its locked file."""
     while True:
         folder = place / f"{prefix}{secrets.token_hex(8)}{_SUFFIX}"
-        folder.mkdir(0o700)
-        if fcntl is None:
-            return folder, None
-        with contextlib.suppress(FileNotFoundError):  # another process took the empty folder for a leftover
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC)
-            if _locked(lock) is not False and (folder / _LOCK).exists():
-                os.write(lock, _MARK)
-                return folder, lock
-            os.close(lock)
+        try:
+            folder.mkdir(0o700)
+            if fcntl is None:
+                return folder, None
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with contextlib.suppress(FileNotFoundError):  # another process took the empty one for a leftover
+                lock = os.open(folder / _LOCK, flags)
+                if _locked(lock) is not False and (folder / _LOCK).exists():
+                    os.write(lock, _MARK)
+                    return folder, lock
+                os.close(lock)
+        except KeyboardInterrupt:
+            _discard(folder)
+            raise
 
 
 def _locked(descriptor: int) -> bool | None:
