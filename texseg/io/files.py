@@ -46,7 +46,6 @@ class MalformedFileError(OSError):
 
 INVALID = "{} is invalid: the file is corrupt"
 WRONG_SIZE = "the decoded image is not of the size in the header, file is corrupt"
-TRUNCATED = "file is truncated"
 
 
 def reason_of(error: Exception) -> str:
