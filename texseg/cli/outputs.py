@@ -78,10 +78,8 @@ class Page:
     image: NDArray[Any]  # what is shown: the pixels, or means over squares of them
     labels: NDArray[np.integer]
     confidence: NDArray[np.floating] | None
-    mask: NDArray[np.bool_] | None
-    """Pixels of the picture that hold data; complete, as the others, when all rows have arrived."""
-    rows: Bands | None = None
-    """Of a page that is labelled by blocks, whose rows in full are not kept."""
+    mask: NDArray[np.bool_] | None  # pixels of the picture with data; complete, as all, with the last row
+    rows: Bands | None = None  # of a page that is labelled by blocks, whose rows in full are not kept
     block: tuple[int, int] = (0, 0)  # see `texseg.io.write.Layout`
     written: Path | None = None  # where workers have written the labels
     tally: Tally = field(default_factory=Tally)  # these three are collected as rows arrive
@@ -127,8 +125,7 @@ class Labelled(NamedTuple):
     pages: list[Page]
     model: Segmenter | None  # none where there was nothing to label
     largest: int  # largest label that may occur
-    choice: str = ""
-    """About the number that was chosen, in words; empty if it was given, or chosen before the run ended."""
+    choice: str = ""  # about the number that was chosen, in words; empty if it was given
     messages: tuple[str, ...] = ()
     probabilities: Callable[[int], NDArray[np.float32]] | None = None
     """From the number of a page to its probabilities (K, H, W)."""
@@ -145,8 +142,7 @@ class Outcome(NamedTuple):
     input: Path
     status: Literal["done", "failed", "skipped"]
     reason: str = ""
-    result: Mapping[str, Any] = {}
-    """What the record says about it: number of segments, height, width, and how sure these are."""
+    result: Mapping[str, Any] = {}  # as in the record: number of segments, size, and how sure these are
     seconds: float = 0.0
     rows: tuple[Row, ...] = ()  # segments; of several pages, those of all together
     choice: str = ""  # how the number was chosen, in words; empty where it was given

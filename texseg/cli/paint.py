@@ -50,9 +50,9 @@ def open_page(options: dict[str, Any]) -> None:
     words = words_given(click.get_current_context())
     words = {name: words[name] for name in words.keys() - _OWN}
     with ExitStack() as files:
-        pages = [files.enter_context(open_scenes(item.path, reading))[0] for item in items]
         pictures = []
-        for item, page in zip(items, pages, strict=True):
+        for item in items:
+            page = files.enter_context(open_scenes(item.path, reading))[0]
             is_large = page.shape[0] * page.shape[1] > _LARGEST_WHOLE or needs_blocks([page], reading)
             pictures.append(Canvas(shown(item.name), page, is_large))
         others = f"_and_{len(items) - 1}" if items[1:] else ""

@@ -79,8 +79,7 @@ class Work:
     """Of `TextureSegmenter`, and "edits" of what it finds; unused with a model."""
     model: Segmenter | None = None  # textures to be found again; None: every image has its own
     model_digest: str = ""  # tells this model from others in records
-    unknown: bool = False
-    """Give what no texture of `model` explains a label of its own, behind those of the textures."""
+    unknown: bool = False  # give what no texture of `model` explains the label behind all others
     resample: bool = False  # bring pixels to the size of those that `model` learned from
     rescale: bool = False  # bring the values of each image to the range that `model` learned
     allow_empty: bool = False  # write labels 0 for an image without valid pixels, instead of failing

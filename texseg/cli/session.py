@@ -44,8 +44,7 @@ Member = tuple[int, Window]
 Classes = tuple[tuple[int, ...], ...]
 Operation = dict[str, Any]
 
-FITTED = ("n_segments", "smoothness", "min_size", "cue", "log")
-"""Parameters that can be changed on the page."""
+FITTED = ("n_segments", "smoothness", "min_size", "cue", "log")  # parameters that can be changed on the page
 
 _MOST_POINTS, _MOST_OPERATIONS = 5000, 20_000
 _FARTHEST = 2**15  # pixels, of a point from the corner; and the widest brush
@@ -66,11 +65,9 @@ class Painted(NamedTuple):
     """A model, and what its labels mean."""
 
     model: Segmenter
-    members: tuple[Member, ...]
-    """Windows of images that the model was fitted to; those of large ones are crops."""
+    members: tuple[Member, ...]  # windows of images it was fitted to; those of large ones are crops
     parameters: Mapping[str, Any]
-    classes: Classes = ()
-    """Of every label, from 1; several where segments were merged."""
+    classes: Classes = ()  # of every label, from 1; several where segments were merged
     fit: Classes = ()  # the same when it was fitted
     strokes: tuple[Operation, ...] = ()
     seeds: Sequence[NDArray[np.int32] | None] | None = None  # with which it was fitted, of each member

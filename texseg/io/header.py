@@ -38,8 +38,7 @@ class Header:
     """Values that mean "no data" if they differ from band to band; otherwise empty."""
     mask_file: Path | None = None  # mask next to the image, as GDAL writes it
     is_ome: bool = False  # whether a TIFF file has metadata of OME
-    measured: PixelSize | None = None
-    """Size of a pixel that the file states independently of the georeference."""
+    measured: PixelSize | None = None  # size of a pixel, if the file states it without the georeference
 
     def extent(self, letter: str) -> int:
         """Product of the extents of the axes with this letter, 1 where there is none."""

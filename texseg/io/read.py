@@ -143,8 +143,7 @@ class SourceOptions:
     grey: bool = False  # turn colour grey
     nodata: float | None = None
     ignore_alpha: bool = False
-    mask: Path | None = None
-    """An image of the same size, in which every value but zero, in any channel, means valid."""
+    mask: Path | None = None  # an image of that size; every value but 0, in any channel, means valid
     pixel_size: PixelSize | None = None  # of level 0, where files do not state it, or wrongly
     max_pixels: int | None = None
     raw: tuple[tuple[int, ...], np.dtype] | None = None  # shape and type of a volume without a header
@@ -547,8 +546,7 @@ def shown(mask: Source, window: Window | None, over_channels: Callable[..., Any]
     return shown if valid is None else shown & valid
 
 
-MAX_PIXELS = 178_956_970
-"""Largest number of pixels that is read unless more is requested: a quarter of a gibibyte of RGB."""
+MAX_PIXELS = 178_956_970  # most that are read unless more is requested: a quarter of a gibibyte of RGB
 
 
 def read_image(
@@ -659,8 +657,7 @@ class LabelPicture(NamedTuple):
     format: str
     colours: NDArray[Any] | None = None
     """(n, bands), of the labels from 1; None if labels are palette indices or grey values."""
-    mask: NDArray[np.bool_] | None = None
-    """(H, W), False where the picture is transparent; None if it is nowhere, or labels are indices."""
+    mask: NDArray[np.bool_] | None = None  # (H, W), False where the picture is transparent; else None
 
 
 def read_label_picture(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> LabelPicture:
