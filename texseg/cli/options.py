@@ -424,6 +424,7 @@ volume_options = section(
 _MOST = "Refuse images of more pixels, such as 500M, unless read by blocks; none refuses no image."
 _NO_NUMBER = "not a number of pixels such as 500M, nor 'none'"
 _MOST_PIXELS = ReadBy("NUMBER|none", lambda text: _count(text, _NO_NUMBER, "none"))
+_SIDE = "Side of a pixel with its unit, such as 0.25um.  [default: what the file says]"
 _PAGE, _BANDS = ReadBy("INTEGER|all", _page), ReadBy("INTEGER,...", _channels)
 reading_options = section(
     "Image",
@@ -434,11 +435,7 @@ reading_options = section(
     value("--mask", _EXISTING, "Image with 0 where there is no data, or a folder with one for each image."),
     parameter_option("nodata"),
     flag("--ignore-alpha", "Treat transparent pixels as data."),
-    value(
-        "--pixel-size",
-        ReadBy("LENGTH", _pixel_size),
-        "Side of a pixel with its unit, such as 0.25um.  [default: what the file says]",
-    ),
+    value("--pixel-size", ReadBy("LENGTH", _pixel_size), _SIDE),
     value("--level", click.IntRange(min=0), "Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest."),
     value("--max-pixels", _MOST_PIXELS, _MOST, default="178956970", show_default=True),
 )
@@ -462,46 +459,31 @@ writing_options = section(
     _folder_option,
     value("--format formats", ReadBy(",".join(_FORMATS), _formats), _LABELS, default=()),
     flag("--confidence with_confidence", "Write a map of confidence."),
-    flag(
-        "--probabilities with_probabilities",
-        "Write the probability of every segment, as pages of a TIFF or as zarr.",
-    ),
-    flag(
-        "--intervals with_intervals",
-        "Add 95 % intervals of the fractions to the table (half as much time again).",
-    ),
+    flag("--probabilities with_probabilities", "Write the probability of every segment (TIFF or zarr)."),
+    flag("--intervals with_intervals", "Add 95 % intervals of the fractions (half as much time again)."),
     flag("--regions with_regions", "Write a table of connected regions."),
     flag("--polygons with_polygons", "Write outlines as GeoJSON."),
     flag("--report-html with_report", "Write a page to click through."),
     flag("--all everything", "Write all of these except probabilities and intervals."),
 )
 
+_CONFIG = "Read options from a TOML file (segments = 5); those on the command line take precedence."
 run_options = section(
     "Run",
     flag("--recursive", "Look into folders inside folders."),
     memory_option,
     value(
-        "--config",
-        _FILE,
-        "Read options from a TOML file (segments = 5); those on the command line take precedence.",
-        metavar="FILE",
-        is_eager=True,
-        expose_value=False,
-        callback=_read_config,
+        "--config", _FILE, _CONFIG, metavar="FILE", callback=_read_config, is_eager=True, expose_value=False
     ),
     value("--save-config", _FILE, "Write the options of this command to a TOML file.", metavar="FILE"),
     flag("-q --quiet", "Print failures and notes only."),
 )
 
+_JOBS = "Processors, one or more for each image.  [default: all, one image after the other]"
 _SCHEDULER = "Label by blocks on the workers of a dask scheduler, such as tcp://10.0.0.1:8786."
 batch_options = section(
     "Run",
-    value(
-        "--jobs",
-        click.IntRange(min=1),
-        "Processors to use: one for each image, or several where there are fewer images.  "
-        "[default: all, one image after the other]",
-    ),
+    value("--jobs", click.IntRange(min=1), _JOBS),
     value("--scheduler", str, _SCHEDULER, metavar="ADDRESS"),
     flag("--resume", "Continue an image by blocks where a run was ended, unless anything changed."),
     flag("--skip-existing", "Skip images whose results exist."),
