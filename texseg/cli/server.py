@@ -258,10 +258,9 @@ def _part_of(shape: tuple[int, int], step: int, *place: int) -> tuple[Window, tu
 
 def _told(row: Parameter) -> dict[str, Any]:
     told = {"title": row.name.replace("_", " "), "help": row.option.partition("  [")[0]}
-    if row.base is bool:
-        return {**told, "choices": [("auto", None), ("yes", True), ("no", False)]}
-    if row.choices:
-        return {**told, "choices": [(choice, choice) for choice in row.choices]}
+    flags = [("auto", None), ("yes", True), ("no", False)]
+    if choices := flags if row.base is bool else [(choice, choice) for choice in row.choices]:
+        return {**told, "choices": choices}
     usual = row.default if row.presets is None else row.presets[0]
     return {**told, "min": row.limits[0], "usual": str(usual), "none": row.default}
 

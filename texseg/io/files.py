@@ -262,17 +262,13 @@ def unfinished(path: Path) -> Iterator[Path]:
                 path.replace(folder / "old")
             temporary.replace(path)
     finally:
-        _discard(folder)
-        if lock is not None:
-            os.close(lock)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:  # once more if a signal came just now
+            shutil.rmtree(folder, ignore_errors=True)
+            if lock is not None:
+                os.close(lock)
     remove_leftovers(path.parent, prefix)
-
-
-def _discard(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:  # once more if a signal came just now
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _own_folder(place: Path, prefix: str) -> tuple[Path, int | None]:
@@ -291,7 +287,7 @@ def _own_folder(place: Path, prefix: str) -> tuple[Path, int | None]:
                     return folder, lock
                 os.close(lock)
         except KeyboardInterrupt:
-            _discard(folder)
+            shutil.rmtree(folder, ignore_errors=True)
             raise
 
 

@@ -7,7 +7,6 @@ with external data, ...) may name files of other folders or addresses, which it 
 from __future__ import annotations
 
 import math
-import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -70,8 +69,7 @@ def open_npy(path: Path) -> ArrayStored:
 
 def open_raw(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> ArrayStored:
     """Open a volume (planes, rows, columns) without a header; what a file holds more comes before it."""
-    with open_regular(path) as file:
-        more = file.seek(0, os.SEEK_END) - math.prod(shape) * dtype.itemsize
+    more = path.stat().st_size - math.prod(shape) * dtype.itemsize
     if more < 0:
         raise MalformedFileError(f"file is {-more} bytes shorter than {shape} values of {dtype}")
     header = Header(format="raw", shape=shape, axes="PYX", dtype=dtype.newbyteorder("="))

@@ -285,20 +285,18 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _draw(drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georeference | None) -> int:
     """Paint one geometry, in place; return how many pixels were looked at."""
-    kind, n_seen = stroke.kind, 0
+    kind, is_area, n_seen = stroke.kind, stroke.kind.endswith("Polygon"), 0
     try:
         parts = stroke.coordinates if kind.startswith("Multi") else [stroke.coordinates]
         for part in parts:
-            if kind.endswith("Polygon"):
-                rings = [_pixels(ring, geo) for ring in part]
-            else:
-                rings = [_pixels([part] if kind.endswith("Point") else part, geo)]
+            lines = part if is_area else [[part] if kind.endswith("Point") else part]
+            rings = [_pixels(line, geo) for line in lines]
             corners = np.floor(np.concatenate(rings)).astype(np.int64)
             (left, top), (right, bottom) = corners.min(axis=0) - 1, corners.max(axis=0) + 2
             left, top = max(0, left), max(0, top)
             box = drawn[top : max(top, bottom), left : max(left, right)]
             if box.size:
-                paint = _inside if kind.endswith("Polygon") else _line
+                paint = _inside if is_area else _line
                 box[paint([ring - [left, top] for ring in rings], box.shape)] = number
             n_seen += box.size
     except (TypeError, ValueError, IndexError) as error:

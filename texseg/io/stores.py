@@ -28,7 +28,6 @@ _METADATA_BYTES = 2**22
 _MOST_LEVELS = 64
 _LARGEST_CHUNK = 2**28  # bytes, unpacked
 _FEW_CHUNKS, _CHUNK_PIXELS = 2**16, 1024  # beyond so many, they hold so many values on average
-_FEWEST_KEPT = 1000  # one chunk of so many is there at least
 _TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 _OLD_TYPES = re.compile(r"[<>|][buif][1248]")
 _CODECS = ("blosc", "crc32c", "gzip", "lz4", "zlib", "zstd")
@@ -207,7 +206,7 @@ class ZarrStored(Stored):
             self.levels = tuple((array.shape[y], array.shape[x]) for array in arrays)
         total = math.prod(-(-n // side) for n, side in zip(shape, arrays[0].file, strict=True))
         missing = total - _n_files(folder, arrays[0])
-        if missing * _FEWEST_KEPT > total * (_FEWEST_KEPT - 1):
+        if missing > 0.999 * total:  # the cost would be that of an image without end
             raise MalformedFileError(f"{missing} of {total} chunks of the zarr array are missing")
         note = f"{missing} of {total} chunks of the zarr array are missing; their pixels are no data"
         dtype, notes = arrays[0].dtype.newbyteorder("="), (note,) if missing > 0 else ()
@@ -248,9 +247,7 @@ def _n_files(store: Path, array: _Array) -> int:
     name, n_found = re.compile(re.escape(array.prefix) + numbers), 0
     for place, folders, files in os.walk(store):
         if any(os.path.islink(os.path.join(place, folder)) for folder in folders):
-            raise UnsuitableImageError(
-                "folders inside a zarr store must not be links; copy what they lead to"
-            )
+            raise UnsuitableImageError("folders in a zarr store must not be links; copy what they lead to")
         paths = (os.path.relpath(os.path.join(place, file), array.folder) for file in files)
         n_found += sum(name.fullmatch(path.replace(os.sep, "/")) is not None for path in paths)
     return n_found
