@@ -292,8 +292,7 @@ def _draw(drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georefere
             lines = part if is_area else [[part] if kind.endswith("Point") else part]
             rings = [_pixels(line, geo) for line in lines]
             corners = np.floor(np.concatenate(rings)).astype(np.int64)
-            (left, top), (right, bottom) = corners.min(axis=0) - 1, corners.max(axis=0) + 2
-            left, top = max(0, left), max(0, top)
+            (left, top), (right, bottom) = np.maximum(corners.min(axis=0) - 1, 0), corners.max(axis=0) + 2
             box = drawn[top : max(top, bottom), left : max(left, right)]
             if box.size:
                 paint = _inside if is_area else _line
