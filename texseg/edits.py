@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.files import MalformedFileError, read_json
+from texseg.io.regions import printable_name
 from texseg.method.seeds import painted_cells
 from texseg.method.textures import MergedTextures
 from texseg.parameters import shown
@@ -30,7 +30,6 @@ Values = NDArray[np.float32] | Any  # the same, of probabilities
 
 _SMALLEST_PART = 0.05  # of the segment being split; smaller parts are specks, not textures of their own
 _LARGEST_FILE = 2**20  # bytes
-_UNNAMEABLE = ("Cc", "Cs", "Zl", "Zp")  # Unicode: control characters, lone surrogates, ends of lines
 
 
 class Edits(NamedTuple):
@@ -91,9 +90,7 @@ def _checked_name(label: Any, name: Any) -> tuple[int, str]:
     text = str(label) if isinstance(label, (str, int, np.integer)) else ""
     if not text.isdecimal() or len(text) > 9 or not isinstance(name, str):
         raise ValueError(f'names must be of the form {{"2": "gland"}}, got {shown({label: name})}')
-    if any(unicodedata.category(letter) in _UNNAMEABLE for letter in name):
-        raise ValueError(f"names must be without control characters and lone surrogates, got {name!a}")
-    return int(text), name
+    return int(text), printable_name(name)
 
 
 def _checked_groups(merge: Any) -> tuple[tuple[int, ...], ...]:

@@ -24,9 +24,8 @@ from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
 from texseg.channels.textons import patch_side
-from texseg.edits import checked_edits
 from texseg.io.files import MalformedFileError, atomic_write, open_regular, path_of
-from texseg.io.regions import checked_size
+from texseg.io.regions import checked_size, printable_name
 from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import MergedTextures, Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
@@ -326,7 +325,7 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
         are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
         if not are_texts or len(names) != n_segments:
             raise ValueError(f"class_names must be {n_segments} texts, got {names!r:.80}")
-        checked_edits({"names": dict(enumerate(names, start=1))})
+        names = tuple(map(printable_name, names))
         size = checked_size(values["pixel_size"]) if "pixel_size" in values else None
         colours = values.get("colours", {})
         if not isinstance(colours, dict) or not all(_COLOUR.fullmatch(str(c)) for c in colours.values()):
@@ -339,7 +338,7 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"{path} holds an invalid texture model: {error}") from None
     given = {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
-    return textures, given, tuple(names), ground, colours, size
+    return textures, given, names, ground, colours, size
 
 
 def _checked(

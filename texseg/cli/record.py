@@ -62,14 +62,13 @@ def made_from(item: Input, reading: ReadOptions, work: Mapping[str, Any]) -> dic
         "texseg": texseg.__version__,
         "input_sha256": digest_of(item.path),
         **{name: value for name, value in asdict(reading).items() if name not in _NO_MATTER},
-        "mask": digest_of(images["mask"]) if "mask" in images else None,
+        "mask": None,
+        **{what: digest_of(path) for what, path in images.items() if what != "image"},
         "beside": {
             f"{what} {file.name}": digest_of(file) for what, path in images.items() for file in _beside(path)
         },
         **work,
     }
-    if "seeds" in images:
-        made["seeds"] = digest_of(images["seeds"])
     return json.loads(json.dumps(made, default=str), parse_constant=str)
 
 

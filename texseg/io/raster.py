@@ -83,8 +83,7 @@ def itk_format(path: Path) -> str:
     if start.startswith(b"NRRD000"):
         header, end, _ = start.replace(b"\r\n", b"\n").partition(b"\n\n")
         return "NrrdImageIO" if end and not re.search(rb"(?i)data *file *:", header) else ""
-    is_meta = re.match(rb"(ObjectType|NDims)\s*=", start) is not None
-    named = start.partition(b"ElementDataFile")[2] if is_meta else b""
+    named = start.partition(b"ElementDataFile")[2] if re.match(rb"(ObjectType|NDims)\s*=", start) else b""
     return "MetaImageIO" if re.match(rb" *= *LOCAL *\r?\n", named) else ""
 
 

@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+_UNNAMEABLE = ("Cc", "Cs", "Zl", "Zp")  # Unicode: control characters, lone surrogates, ends of lines
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ERROR_WINDOW = 40  # pixels, side of windows in which labels are wrong together; 32 to 48 cover .89 to 1.0
 _NORMAL_95 = 1.96  # standard deviations
@@ -226,6 +227,13 @@ def checked_size(pixel_size: Any) -> PixelSize:
             f"pixel_size must be height, width and unit, such as (0.5, 0.5, 'um'), got {pixel_size!r:.80}"
         ) from None
     return size
+
+
+def printable_name(name: str) -> str:
+    """Return the name of a segment, unless a terminal would act on it."""
+    if any(unicodedata.category(letter) in _UNNAMEABLE for letter in name):
+        raise ValueError(f"names must be without control characters and lone surrogates, got {name!a}")
+    return name
 
 
 def area_intervals(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
