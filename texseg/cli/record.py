@@ -119,10 +119,7 @@ def replace_earlier(
 
 def _remove(path: Path) -> None:
     """Remove a file, a folder, or a link but not what it leads to."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def write_record(path: Path, new: dict[str, Any], outputs: list[Path], result: Mapping[str, Any]) -> None:
