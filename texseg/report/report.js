@@ -321,7 +321,8 @@ function drawCuts() {      // the columns of one row through all planes, and the
         data.data[i + 3] = 255;
       }
     context.putImageData(data, 0, 0);
-    canvas.style.aspectRatio = `${name === "row" ? wide : down} / ${Math.max(deep, (name === "row" ? wide : down) / 6)}`;
+    const side = name === "row" ? wide : down;      // a thin stack is drawn thicker, a very deep one flatter
+    canvas.style.aspectRatio = `${side} / ${Math.min(Math.max(deep, side / 6), 1.5 * side)}`;
     canvas.nextElementSibling.textContent = name === "row" ? `x, ${content.axis} at y ${places.row}` : `y, ${content.axis} at x ${places.column}`;
   }
   at("row").style.top = `${100 * (state.row + .5) / height}%`;
@@ -602,6 +603,7 @@ async function showLikely() {
   const least = Math.max(...chart.probabilities) / 2;
   const likely = chart.n.map((n, i) => [n, chart.probabilities[i]]).filter(([n, p]) => p >= least && levels.includes(n))
     .sort((a, b) => b[1] - a[1]).slice(0, 4).sort((a, b) => a[0] - b[0]);
+  if (likely.length < 2) return;
   for (const [n, p] of likely) {
     const index = levels.indexOf(n), labels = await plane(index), card = make("button", "", { type: "button", "data-n": n });
     const canvas = make("canvas", "", { width, height }), context = canvas.getContext("2d"), tint = context.createImageData(width, height);
