@@ -345,6 +345,13 @@ def test_the_command_learns_from_a_folder_of_planes_and_applies_to_another(folde
     assert tifffile.imread(tmp_path / "out" / "scan_labels.tif").shape == (SIZE - 1, SIZE, SIZE)
 
 
+def test_a_stack_of_labels_is_scored(mosaic, model, tmp_path):
+    for name, labels in (("a", model.labels_), ("truth", mosaic.truth)):
+        texseg.write_labels(tmp_path / f"{name}.tif", labels)
+    run = command("score", tmp_path / "a.tif", tmp_path / "truth.tif", "--json")
+    assert json.loads(run.stdout)["co"] == pytest.approx(right(model.labels_, mosaic.truth))
+
+
 def test_a_model_of_other_voxels_is_said_also_where_only_the_planes_are_further_apart(mosaic, tmp_path):
     for name, depth in (("near", 2), ("far", 5)):
         size = {"resolution": (0.5, 0.5), "metadata": {"spacing": depth, "unit": "um"}}

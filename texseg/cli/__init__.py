@@ -226,7 +226,7 @@ def score(**options: Any) -> None:
     The numbers of the labels do not matter, only which pixels belong together. Where both have names,
     right_name is the share of pixels with the right one; those of LABELS are in the table of segments next to
     it. With several annotators the second column is how well they agree with each other: no method can be
-    expected to do better.
+    expected to do better. Planes of a stack count as one image, below each other.
 
     n_segments and n_regions are how many labels there are in LABELS and in the TRUTH. The measures are best
     at 1: co, share of right pixels; ari, adjusted Rand index; covering, overlap of each region of the TRUTH

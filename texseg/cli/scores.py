@@ -16,7 +16,7 @@ from texseg import metrics
 from texseg.cli.inputs import refuse_photograph
 from texseg.cli.terminal import say
 from texseg.io.files import MalformedFileError, open_regular
-from texseg.io.read import read_labels
+from texseg.io.read import read_header, read_labels, read_volume
 
 USUAL = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f", "right_name")
 """Measures that people ask for."""
@@ -93,7 +93,10 @@ def _read(path: Path) -> _Named:
     stem, is_ours, _ = path.name.rpartition("_labels.")
     table = path.with_name(f"{stem}_segments.csv")
     names = _names_in(table) if is_ours and table.is_file() else {}
-    return _Named(path, refuse_photograph(read_labels(path), path), names)
+    if not path.is_dir() and read_header(path).n_pages == 1:
+        return _Named(path, refuse_photograph(read_labels(path), path), names)
+    planes = read_volume(path).pixels
+    return _Named(path, planes.reshape(-1, planes.shape[2]).astype(np.int32), names)
 
 
 def _names_in(path: Path) -> dict[int, str]:

@@ -44,8 +44,8 @@ def reduced(picture: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if picture.shape[: len(shape)] == shape:
         return picture
     if len(shape) == 3:
-        planes = picture[middles_of(shape[0], len(picture))].astype(np.float32)
-        return np.stack([reduced(plane, shape[1:]) for plane in planes])
+        planes = middles_of(shape[0], len(picture))
+        return np.stack([reduced(picture[z].astype(np.float32), shape[1:]) for z in planes])
     return np.asarray(cv2.resize(picture, shape[::-1], interpolation=cv2.INTER_AREA))
 
 
