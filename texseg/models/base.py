@@ -256,23 +256,16 @@ class ClusteringModel(Model):
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One EM iteration at inverse temperature ``beta``."""
-        scores = self.scores(n, params, row_weights)
-        return self._step_by(scores, n, params, beta, posteriors, row_weights)
-
-    def _step_by(
-        self,
-        scores: Floats,
-        n: CountMatrix,
-        params: Any,
-        beta: float,
-        posteriors: Any,
-        row_weights: Weights,
-        explained: Floats | None = None,
-    ) -> Step:
-        """E-step and M-step from the scores (N, K), and from what each node explains in each cluster."""
+        scores, explained = self.judged(n, params, posteriors, row_weights)
         Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
         stats = self.stats(n, Q, row_weights)
         return Step(self.m_step(stats, groups_of(n), params, explained), free_energy, Q, stats)
+
+    def judged(
+        self, n: CountMatrix, params: Any, posteriors: Any, row_weights: Weights
+    ) -> tuple[Floats, Floats | None]:
+        """Scores (N, K), and what each node explains in each cluster (K, V), where it is known already."""
+        return self.scores(n, params, row_weights), None
 
     def m_step(
         self, stats: Stats, groups: Labels, params: Any = None, explained: Floats | None = None

@@ -334,8 +334,21 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         sample_weight : array of shape (N,), optional
             How often each row counts: 2 counts it twice, 0 leaves it out of the fit.
         """
-        n, validation, weights = self._check_fit(X, validation, sample_weight)
-        rng, owner = random_state_of(self.random_state), type(self).__name__
+        base.check_settings(self)
+        owner, size = type(self).__name__, self._size_parameters[0]
+        n = self._checked(X, "X", reset=True)
+        if (rows := getattr(self, size)) > n.shape[0]:
+            raise ValueError(
+                f"{owner} got {size}={rows}, more than there are rows (n_samples={n.shape[0]}); ask for fewer"
+            )
+        if validation is not None:
+            validation = self._checked(validation, "validation", reset=False)
+            if validation.shape != n.shape:
+                raise ValueError(
+                    f"{owner} needs validation with the rows and columns of X, {n.shape}, "
+                    f"got {validation.shape}"
+                )
+        weights, rng = self._check_weights(sample_weight, n), random_state_of(self.random_state)
         data = self._data(n, validation, weights, rng)
         model, run = self._fit_run(data, rng)
         self._warn_if_useless(run.state, data)
@@ -637,27 +650,6 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return self._fitted_model.fold_in(n, self._params, self.beta_)
 
     # ---- checks
-
-    def _check_fit(
-        self, X: Any, validation: Any, sample_weight: Any
-    ) -> tuple[CountMatrix, CountMatrix | None, NDArray[np.float64] | None]:
-        owner = type(self).__name__
-        base.check_settings(self)
-        n = self._checked(X, "X", reset=True)
-        rows = getattr(self, self._size_parameters[0])
-        if rows > n.shape[0]:
-            raise ValueError(
-                f"{owner} got {self._size_parameters[0]}={rows}, more than there are rows "
-                f"(n_samples={n.shape[0]}); ask for fewer"
-            )
-        if validation is not None:
-            validation = self._checked(validation, "validation", reset=False)
-            if validation.shape != n.shape:
-                raise ValueError(
-                    f"{owner} needs validation with the rows and columns of X, {n.shape}, "
-                    f"got {validation.shape}"
-                )
-        return n, validation, self._check_weights(sample_weight, n)
 
     def _allowed(self) -> Iterator[Allowed]:
         beta, share, kinds = self.beta, self.validation_fraction, ("soft", "hard")

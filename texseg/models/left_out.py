@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models import base
-from texseg.models.base import FLOOR, ClusteringModel, Labels, Step, Weights
+from texseg.models.base import FLOOR, ClusteringModel, Labels, Weights
 
 # numbers (entries x V) of a block of rows of which each is held out; a step takes twice as long with 2**14,
 # as long with 2**16 and 2**20
@@ -66,15 +66,14 @@ class LeavesRowsOut(ClusteringModel):
         scores = super().scores(n, params, row_weights)
         return scores * self._tempering(n if of is None else of, row_weights)
 
-    def step(
-        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
-    ) -> Step:
-        """One iteration; ``params`` must belong to ``posteriors``; without these it is a step of plain EM."""
+    def judged(
+        self, n: CountMatrix, params: Any, posteriors: Any, row_weights: Weights
+    ) -> tuple[Floats, Floats | None]:
+        """Without the rows, if ``params`` belong to ``posteriors``; where there are none, by plain EM."""
         if posteriors is None:
-            return super().step(n, params, beta, None, row_weights)
+            return super().judged(n, params, None, row_weights)
         scores, explained = self._left_out(n, params, posteriors, row_weights)
-        scores = base.per_site(scores * self._tempering(n, row_weights), row_weights)
-        return self._step_by(scores, n, params, beta, None, row_weights, explained)
+        return base.per_site(scores * self._tempering(n, row_weights), row_weights), explained
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles with their share of the background."""
