@@ -91,10 +91,8 @@ class FiniteM3(DensityMixin, CountEstimator):
         n = self._checked(X, "X", reset=True)
         weights = self._check_weights(sample_weight, n)
         topics = self._estimated(n, Switch(float(self.topic_prior)), weights)
-        self.n_components_ = topics.sizes
-        self.components_ = np.vstack(topics.spaces)
-        self.alpha_ = topics.alpha
-        self.weights_ = topics.shares
+        self.n_components_, self.components_ = topics.sizes, np.vstack(topics.spaces)
+        self.alpha_, self.weights_ = topics.alpha, topics.shares
         if len(topics.shares) == 2:
             self.omega_ = topics.omega
         self.labels_ = self.predict(X)

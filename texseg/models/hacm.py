@@ -398,10 +398,8 @@ class HACM(OneSided):
         return model.by_weight(params, posteriors)
 
     def _publish(self, model: HierarchicalClustering, params: TreeProfiles, posteriors: Floats) -> None:
-        self.tree_ = model.tree
-        self.nodes_ = params.nodes
-        self.vertical_ = params.vertical
-        self.weights_ = params.weights
+        self.tree_, self.nodes_ = model.tree, params.nodes
+        self.vertical_, self.weights_ = params.vertical, params.weights
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         of_nodes = {"nodes": True} if self.mixing == "object" else {}

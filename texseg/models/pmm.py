@@ -45,11 +45,8 @@ class ProductAspectModel(Model):
     ) -> ProductAspects:
         """Parameters for given shares of the rows (N, K) and of the columns (M, L) in their groups."""
         joint = np.asarray(rows.T @ (n @ columns), dtype=np.float64)
-        return ProductAspects(
-            joint / joint.sum(),
-            base.normalise(rows.T * row_totals(n)),
-            base.normalise(columns.T * column_totals(n)),
-        )
+        sides = base.normalise(rows.T * row_totals(n)), base.normalise(columns.T * column_totals(n))
+        return ProductAspects(joint / joint.sum(), *sides)
 
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
@@ -65,9 +62,8 @@ class ProductAspectModel(Model):
         """Return the parameters with the heaviest groups of rows and of columns first."""
         rows = base.heaviest_first(params.mixing.sum(axis=1))
         columns = base.heaviest_first(params.mixing.sum(axis=0))
-        return ProductAspects(
-            params.mixing[rows][:, columns], params.rows[rows], params.columns[columns]
-        ), None
+        joint = params.mixing[rows][:, columns]
+        return ProductAspects(joint, params.rows[rows], params.columns[columns]), None
 
     def row_posteriors(self, params: ProductAspects, posteriors: Any = None) -> Floats:
         """``p(k | i)`` (N, K); for rows without occurrences, the overall weights."""
@@ -129,8 +125,7 @@ class PMM(DensityMixin, TwoSided):
         return ProductAspectModel()
 
     def _publish(self, model: ProductAspectModel, params: ProductAspects, posteriors: None) -> None:
-        self.weights_ = params.mixing
-        self.row_components_ = params.rows
+        self.weights_, self.row_components_ = params.mixing, params.rows
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         return super()._predictive_mixing(n) @ base.normalise(self._params.mixing)

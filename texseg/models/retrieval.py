@@ -115,7 +115,7 @@ class Retrieval:
             raise ValueError(f"Retrieval needs words that are all different, got {twice[0]!r} more than once")
         totals = row_totals(self._counts)
         self.own_words = sp.csr_array(self._counts.multiply(1 / np.maximum(totals, FLOOR)[:, None]))
-        self.node_weights = normalise(totals @ self.node_shares)
+        self.node_weights, self._distinction = normalise(totals @ self.node_shares), distinction(self.nodes)
 
     # ---- rows
 
@@ -155,10 +155,6 @@ class Retrieval:
     def words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
         """Words that distinguish a node from the others, with ``q_vj``; see `distinction`."""
         return best_named(self.nodes[self._checked(node)], self.words, n, self._distinction[node])
-
-    @cached_property
-    def _distinction(self) -> Floats:
-        return distinction(self.nodes)
 
     def average_words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
         """Most frequent words in the rows below a node, with shares: their plain average."""

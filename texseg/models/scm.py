@@ -123,13 +123,8 @@ class TwoSidedClustering(Model):
 def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Weights) -> Blocks:
     joint = np.asarray(sides.rows.T @ n_J, dtype=np.float64)
     c = np.ones(len(n_J)) if row_weights is None else row_weights
-    return Blocks(
-        joint / joint.sum(),
-        base.normalise(c @ sides.rows),
-        sides.columns.mean(axis=0),
-        sides.columns,
-        margins,
-    )
+    weights = base.normalise(c @ sides.rows), sides.columns.mean(axis=0)
+    return Blocks(joint / joint.sum(), *weights, sides.columns, margins)
 
 
 @settings
@@ -188,10 +183,7 @@ class SCM(ClusterMixin, TwoSided):
         return super()._search(model, data._replace(counts=n.toarray()) if dense else data, rng)
 
     def _publish(self, model: TwoSidedClustering, params: Blocks, posteriors: Sides) -> None:
-        self.row_labels_ = self.labels_
-        self.column_mixing_ = posteriors.columns
-        self.column_labels_ = self.column_mixing_.argmax(axis=1)
-        self.weights_ = params.row_weights
-        self.joint_ = params.joint
-        self.association_ = association(params)
+        self.row_labels_, self.weights_ = self.labels_, params.row_weights
+        self.column_mixing_, self.column_labels_ = posteriors.columns, posteriors.columns.argmax(axis=1)
+        self.joint_, self.association_ = params.joint, association(params)
         self.mutual_information_ = mutual_information(self.joint_)

@@ -86,24 +86,19 @@ class AspectModel(Model):
 
     def initial(self, n: CountMatrix, n_components: int, rng: Rng) -> Aspects:
         """Return the marginals, with 30 % noise on every entry."""
-        return Aspects(
-            np.full(n_components, 1.0 / n_components),
-            *(
-                base.normalise(totals * (1 + 0.3 * rng.uniform(-1, 1, (n_components, len(totals)))))
-                for totals in (row_totals(n), column_totals(n))
-            ),
-        )
+        sides = [
+            base.normalise(totals * (1 + 0.3 * rng.uniform(-1, 1, (n_components, len(totals)))))
+            for totals in (row_totals(n), column_totals(n))
+        ]
+        return Aspects(np.full(n_components, 1.0 / n_components), *sides)
 
     def start_from(self, n: CountMatrix, rows: Floats, weights: Floats) -> Aspects:
         """Begin with clusters of rows: assignments (N, K) and the weights (K,) of the clusters."""
         totals = row_totals(n)
         rows = base.soften(np.where(totals[:, None] > 0, rows, weights))
         joint = rows * totals[:, None]
-        return Aspects(
-            base.normalise(joint.sum(axis=0)),
-            base.normalise(joint.T),
-            base.normalise(np.asarray(n.T @ rows, dtype=float).T),
-        )
+        parts = joint.sum(axis=0), joint.T, np.asarray(n.T @ rows, dtype=float).T
+        return Aspects(*map(base.normalise, parts))
 
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
@@ -393,7 +388,5 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         return self._refine(model, self._descend(model, data, begun, run.state.beta, rng), data, rng)
 
     def _publish(self, model: AspectModel, params: Aspects, posteriors: None) -> None:
-        self.weights_ = params.weights
-        self.row_components_ = params.rows
-        self.side_betas_ = model.betas(self.beta_)
-        self.priors_ = model.row_prior, model.column_prior
+        self.weights_, self.row_components_ = params.weights, params.rows
+        self.side_betas_, self.priors_ = model.betas(self.beta_), (model.row_prior, model.column_prior)
