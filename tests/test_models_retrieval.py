@@ -234,3 +234,12 @@ def test_a_name_may_hold_spaces():
     assert found.search("Story to", 1)[0].row in (2, 3)
     with pytest.raises(ValueError, match="n must be a whole number, at least 0, got -3"):
         found.search("Story", -3)
+
+
+def test_names_are_those_of_the_data_frame_that_was_fitted():
+    frame = pytest.importorskip("pandas").DataFrame(
+        np.kron(np.eye(2), np.full((3, 2), 5)), columns=list("abcd")
+    )
+    found = Retrieval(ACM(2, random_state=0).fit(frame), frame)
+    assert found.words == list("abcd")
+    assert {match.row for match in found.search("d", 3)} == {3, 4, 5}

@@ -43,12 +43,9 @@ class Family(Protocol):
         """Draw the `size` components of the first side given memberships and second side (4.1, step 2)."""
 
     def resample_second(
-        self, rng: Rng, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
+        self, rng: Rng | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
-        """Draw the second side given memberships and first side; `second` holds its current parameters."""
-
-    def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
-        """Fit the second side given the first side and all memberships, for the finite side of HybridM3."""
+        """Draw the second side given memberships, first side and itself; without ``rng``, take its mode."""
 
 
 def take(params: Params, index: Any) -> Params:
@@ -140,12 +137,8 @@ class SharedGaussians:
     def resample_second(
         self, rng: Rng | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
-        """See `Family`; without ``rng``, take the modes."""
+        """See `Family`; no part of a mode lowers the posterior."""
         return (self._whiteners(rng, X - first[0][z1], z2, len(second[0])),)
-
-    def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
-        """See `Family`; no part of it lowers the posterior."""
-        return self.resample_second(None, X, z1, z2, first, second)
 
     def _whiteners(self, rng: Rng | None, residuals: Array, z2: Labels, K2: int) -> Array:
         """Draw each covariance given its residuals and the prior, or take its mode: whiteners (K2, D, D)."""

@@ -147,7 +147,7 @@ def _start(rng: Rng, X: Array, family: Family, n_start: int, K2: int) -> _Hybrid
     z2 = start_labels(X - centres[z1], K2, rng)
     second = family.draw_second(rng, K2)
     first = family.resample_first(rng, X, z1, z2, len(centres), second)
-    second = family.mode_second(X, z1, z2, first, second)
+    second = family.resample_second(None, X, z1, z2, first, second)
     return _Hybrid(z1, z2, first, second, _shares(z2, K2))
 
 
@@ -169,7 +169,8 @@ def _fit_second(X: Array, drawn: list[_Hybrid], family: Family) -> _Hybrid:
     logs = sum(pair_logs(X, d.first, last.second, family)[points, d.z1] for d in drawn) / len(drawn)
     z2 = (logs + np.log(last.shares)).argmax(axis=1)
     offsets = np.cumsum([0] + [len(d.first[0]) for d in drawn[:-1]])
-    second = family.mode_second(
+    second = family.resample_second(
+        None,
         np.tile(X, (len(drawn), 1)),
         np.concatenate([d.z1 + offset for d, offset in zip(drawn, offsets, strict=True)]),
         np.tile(z2, len(drawn)),

@@ -59,7 +59,8 @@ class Retrieval:
     X : count matrix of shape (N, M)
         The counts it was fitted to; a ValueError tells if these, or names, do not belong to the model.
     words, titles : sequences of M and N strings, optional
-        Names of the columns, all different, and of the rows; their numbers by default.
+        Names of the columns, all different, and of the rows; by default those of the columns of the data
+        frame that was fitted, or numbers.
     own_share : float in 0 ... 1, default=0.3
         Weight of a row's own words against those that its nodes predict. With 0 all rows of a cluster may
         score the same; with 1 no row is found by words that it does not contain.
@@ -108,6 +109,7 @@ class Retrieval:
         if not 0 <= own_share <= 1:
             raise ValueError(f"Retrieval needs own_share between 0 and 1, got {own_share!r}")
         self.own_share = own_share
+        words = getattr(model, "feature_names_in_", None) if words is None else words
         self.words = checked_names(words, expected[1], "Retrieval", "words", "columns")
         self.titles = checked_names(titles, expected[0], "Retrieval", "titles", "rows")
         self._column = {word: j for j, word in enumerate(self.words)}
