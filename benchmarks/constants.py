@@ -171,7 +171,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "exact arithmetic": {
         "channels.quantize": "_GRID",
         "channels.textons": "_UNIT _MOST",
-        "channels.gabor": "_HALF_PEAK _HALO_SIGMAS _FAR_SIGMAS",
+        "channels.gabor": "_HALF_PEAK _HALO_SIGMAS _FELT_SIGMAS _FAR_SIGMAS",
         "channels.encode": "_SIGMAS",
     },
     "memory and speed; labels are the same to the pixel": {
@@ -205,8 +205,8 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "large scenes alone: which crops are learned from, and what is said of the rest": {
         "method.sampling": (
-            "CROP_SIDE CROPS _UNIT _MOST_UNITS _PIECE _LAGS _BINS _FINE _HELD _UNLIKE _EVEN _CANDIDATES "
-            "_SAID _PURE _FEWEST _MOSTLY _ELSEWHERE _TOGETHER"
+            "CROP_SIDE CROPS CROP_OF_STACK _UNIT _MOST_UNITS _PIECE _LAGS _BINS _FINE _HELD _UNLIKE _EVEN "
+            "_CANDIDATES _SAID _PURE _FEWEST _MOSTLY _ELSEWHERE _TOGETHER"
         ),
     },
     "only with strokes, or only without additions": {

@@ -144,12 +144,15 @@ def described(labels, scores, place, blocks, small):
 
 
 @pytest.mark.parametrize("areas", [(0, 40), (25, 0), (25, 90), (300, 60), (10**6, 10**6)])
+@pytest.mark.parametrize(("shape", "side"), [((37, 50), 12), ((14, 25, 19), 6), ((31, 8, 23), (5, 9, 7))])
 @pytest.mark.parametrize("seed", range(4))
-def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed, areas):
-    """A map of random labels has parts of every size across every border of blocks."""
-    rng = np.random.default_rng(seed)
-    shape, side, K = (37, 50), 12, 3
-    labels = rng.integers(-1, K, (13, 17)).repeat(3, 0).repeat(3, 1)[: shape[0], : shape[1]].astype(np.int32)
+def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed, shape, side, areas):
+    """A map of random labels has parts of every size across every border of blocks, of volumes as well."""
+    rng, K, unit = np.random.default_rng(seed), 3, 5 - len(shape)
+    labels = rng.integers(-1, K, shape).astype(np.int32)
+    for axis in range(len(shape)):
+        labels = labels.repeat(unit, axis)
+    labels = labels[tuple(map(slice, shape))]
     scores = rng.standard_normal((K, *shape)).astype(np.float32)
     blocks = BlockPlan(shape, side, 0)
     parts = {
@@ -159,13 +162,14 @@ def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed, areas):
         for place in blocks
     }
     names = joined_labels(parts, parts.get, *areas)
-    one = described(labels, scores, (0, 0), BlockPlan(shape, 64, 0), max(areas))
-    whole = joined_labels([(0, 0)], lambda _: one, *areas)[0, 0]
+    origin = (0,) * len(shape)
+    one = described(labels, scores, origin, BlockPlan(shape, 64, 0), max(areas))
+    whole = joined_labels([origin], lambda _: one, *areas)[origin]
     whole = [own[connected_parts(labels).places - 1] for own in whole]
     for place in blocks:
-        rows, columns = np.divmod(parts[place].first, shape[1])
+        first = np.unravel_index(parts[place].first, shape)
         for own, expected in zip(names[place], whole, strict=True):
-            assert np.array_equal(own, expected[rows, columns])
+            assert np.array_equal(own, expected[first])
 
 
 def test_crops_lie_evenly_over_the_image():

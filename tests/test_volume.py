@@ -1,6 +1,7 @@
 """Volumes and stacks of planes: textures in space or within planes, files, tables, and the command."""
 
 import copy
+import csv
 import json
 from dataclasses import replace
 from io import BytesIO
@@ -14,6 +15,7 @@ from report_scene import content_of, picture_bytes
 
 import texseg
 from texseg import TextureSegmenter
+from texseg.blocks import Request, label_array, plan_blocks
 from texseg.channels.gabor import GaborBank, directions_in_space
 from texseg.cli import main
 from texseg.fitting.assignment import PottsField
@@ -78,9 +80,9 @@ def test_strokes_correct_a_volume_and_segments_can_be_merged(mosaic, model):
     seeds[z, y, x - 3 : x + 3] = model.labels_[z, y, x]
     corrected = TextureSegmenter(2, spatial_dims=3).fit(mosaic.image).refit(seeds)
     assert right(corrected.labels_, mosaic.truth) > 0.9
-    finer = copy.copy(model).split(2)
+    finer = copy.copy(model).split(1)
     assert finer.n_segments_ == 3
-    assert finer.merge([(2, 3)]).confidence_.shape == mosaic.image.shape
+    assert finer.merge([(1, 3)]).confidence_.shape == mosaic.image.shape
 
 
 def test_a_report_of_a_volume_has_its_planes(mosaic, model, tmp_path, monkeypatch):
@@ -423,3 +425,112 @@ def test_sites_of_a_stack_are_images(stack):
     assert len(cells.grids) == 3
     assert cells.stacks == ((3, *cells.grids[0]),)
     assert replace(cells, stacks=()).pieces(cells.sizes)[0].shape == cells.grids[0]
+
+
+# ---- larger than memory ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bar(mosaic):
+    """A volume that is long enough for blocks that do not see both of its ends."""
+    return np.concatenate([mosaic.image, mosaic.image[::-1], np.rot90(mosaic.image, 1, (1, 2))])
+
+
+@pytest.fixture(scope="module")
+def of_bar(bar, model):
+    return model.predict_with_confidence(bar)
+
+
+def test_a_volume_has_the_labels_of_the_whole_by_blocks_in_three_axes(bar, model, of_bar):
+    blocks = replace(plan_blocks(bar.shape, model.textures_), side=(60, 24, 24))
+    assert blocks.grid == (2, 2, 2) and blocks.margin == (48, 48, 48)
+    labels = label_array(bar, model.textures_, Request(), blocks=blocks, n_axes=3)
+    assert (labels == of_bar[0]).all()
+
+
+def test_a_stack_has_the_labels_of_the_whole_by_blocks(stack, monkeypatch):
+    """The prior reaches through planes, no farther than the margin."""
+    long = np.concatenate([stack[0]] * 8)
+    model = TextureSegmenter(2, planes="z", cue="texture").fit(stack[0])
+    whole = model.predict(long)
+    blocks = plan_blocks(long.shape, model.textures_)
+    assert blocks.grid == (4, 1, 1)
+    monkeypatch.setattr("texseg.blocks.free_memory", lambda: 10**6)
+    assert np.mean(model.predict(long) == whole) > 0.9999
+
+
+def test_an_array_that_does_not_fit_is_learned_from_crops(mosaic, model, monkeypatch):
+    monkeypatch.setattr("texseg.blocks.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.method.sampling.SIDE_IN_SPACE", 32)
+    with pytest.warns(UserWarning, match="textures learned from 8 crops of 32 pixels"):
+        labels = TextureSegmenter(2, spatial_dims=3).fit(mosaic.image).labels_
+    assert right(labels, mosaic.truth) > 0.9
+
+
+def written(kind, volume, path):
+    """Write a volume in some format; give its path and the words that it needs."""
+    if kind == "tif":
+        tifffile.imwrite(path / "v.tif", volume, compression="zlib", photometric="minisblack")
+    elif kind == "npy":
+        np.save(path / "v.npy", volume)
+    elif kind == "raw":
+        (path / "v.raw").write_bytes(volume.tobytes())
+        return path / "v.raw", ["--raw", f"{'x'.join(map(str, volume.shape))}:uint8"]
+    elif kind == "zarr":
+        pytest.importorskip("zarr")
+        texseg.write_labels(path / "v.zarr", volume)
+    else:
+        (path / "v.folder").mkdir()
+        for z, plane in enumerate(volume):
+            Image.fromarray(plane).save(path / "v.folder" / f"{z}.png")
+    return path / f"v.{kind}", []
+
+
+@pytest.mark.parametrize("kind", ["tif", "npy", "raw", "zarr", "folder"])
+def test_the_command_labels_a_volume_that_does_not_fit(bar, model, of_bar, kind, tmp_path):
+    """Labels, confidence and tables are those of the whole, from whatever the volume lies in."""
+    model.save(tmp_path / "m.texseg")
+    path, words = written(kind, bar, tmp_path)
+    run = command("apply", tmp_path / "m.texseg", path, *words, "--confidence", "-o", tmp_path / "whole")
+    assert run.exit_code == 0 and "blocks" not in run.output, run.output
+    formats = "tif,zarr" if kind == "zarr" else "tif"
+    words = (*words, "--confidence", "--report-html", "--memory", "9MB", "--format", formats)
+    run = command("apply", tmp_path / "m.texseg", path, *words, "-o", tmp_path / "out")
+    assert run.exit_code == 0 and "read by blocks of 48 pixels" in run.output, run.output
+    assert (tifffile.imread(tmp_path / "out" / "v_labels.tif") == of_bar[0]).all()
+    sure = tifffile.imread(tmp_path / "out" / "v_confidence.tif")
+    assert np.mean(abs(sure - of_bar[1]) < 0.005) > 0.99
+    if kind == "zarr":
+        assert (texseg.read_volume(tmp_path / "out" / "v_labels.zarr").pixels == of_bar[0]).all()
+    for table in ("v_volumes.csv", "v_segments.csv"):
+        one, other = ((tmp_path / at / table).read_text().splitlines() for at in ("whole", "out"))
+        for a, b in zip(csv.reader(one), csv.reader(other), strict=True):
+            for x, y in zip(a, b, strict=True):
+                assert x == y or float(x) == pytest.approx(float(y), abs=0.001)
+    assert " voxels" in (tmp_path / "out" / "v_report.html").read_text()
+    assert (tmp_path / "whole" / "v_overlay.png").read_bytes() == (
+        tmp_path / "out" / "v_overlay.png"
+    ).read_bytes()
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_info_says_what_a_volume_by_blocks_takes(bar, tmp_path):
+    path, _ = written("npy", bar, tmp_path)
+    said = json.loads(command("info", path, "--volume", "--memory", "9MB", "--json").stdout)
+    assert (said["read"], said["planes"]) == ("by blocks", len(bar))
+
+
+def test_strokes_on_planes_are_read_from_a_stack(mosaic, tmp_path):
+    strokes = np.zeros(mosaic.image.shape, np.uint8)
+    for label in (1, 2):
+        z, y, x = np.argwhere(mosaic.truth == label).mean(axis=0).astype(int)
+        strokes[z, y - 1 : y + 2, x - 6 : x + 6] = 3 - label
+    path, _ = written("npy", mosaic.image, tmp_path)
+    tifffile.imwrite(tmp_path / "strokes.tif", strokes)
+    words = ("--volume", "--seeds", tmp_path / "strokes.tif", "-o", tmp_path / "out")
+    run = command("segment", path, *words)
+    assert run.exit_code == 0, run.output
+    assert np.mean(tifffile.imread(tmp_path / "out" / "v_labels.tif") == 3 - mosaic.truth) > 0.85
+    tifffile.imwrite(tmp_path / "strokes.tif", strokes[:9])
+    run = command("segment", path, *words)
+    assert "strokes on a volume must be whole numbers of its shape (40, 40, 40)" in run.output

@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.channels.axes import of_each, shortened
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, shown_by, split_planes
 from texseg.channels.rescale import mismatch
+from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import (
     BlockReading,
@@ -32,7 +34,7 @@ from texseg.method.labelling import (
     finished,
     reading_of,
 )
-from texseg.method.sampling import SceneSample, read_crops, sample_windows, valid_pixels
+from texseg.method.sampling import SceneSample, crop_count, read_crops, sample_windows, valid_pixels
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
 from texseg.pixels.joining import BlockParts, joined_labels
@@ -42,6 +44,12 @@ from texseg.threads import crew_size, map_in_order, one_blas_thread
 
 SIDE = 1024
 """Side of a block in pixels: with 512, margins cost 1.4 times as much; 2048 needs three times the memory."""
+
+SIDE_IN_SPACE = 168
+"""The same in voxels: read with its margin, a block takes as much memory as one of an image."""
+
+PLANES = 12
+"""Planes of a stack in a block, and of its margin: the prior couples no more."""
 
 SHARD = 16  # blocks side by side, whose labels one file of a zarr array holds
 
@@ -53,8 +61,10 @@ _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this ma
 class ArrayWindows:
     """Windows of anything that can be sliced like an array, and of its mask: in memory, mapped, zarr."""
 
-    def __init__(self, array: Any, channel_axis: int | None = None, mask: Any = None) -> None:
-        expected = 2 if channel_axis is None else 3
+    def __init__(
+        self, array: Any, channel_axis: int | None = None, mask: Any = None, n_axes: int = 2
+    ) -> None:
+        expected = n_axes + (channel_axis is not None)
         if len(array.shape) != expected:
             raise ValueError(
                 f"image must have {expected} axes with channel_axis={channel_axis}, got shape "
@@ -63,9 +73,8 @@ class ArrayWindows:
         # of an xarray.DataArray, the array in it
         array, mask = (each.data if hasattr(each, "isel") else each for each in (array, mask))
         self.array, self.mask = array, mask
-        self._axis = None if channel_axis is None else channel_axis % 3
-        sides = [side for axis, side in enumerate(array.shape) if axis != self._axis]
-        self.shape = int(sides[0]), int(sides[1])
+        self._axis = None if channel_axis is None else channel_axis % expected
+        self.shape = tuple(int(side) for axis, side in enumerate(array.shape) if axis != self._axis)
         self.channel_axis = None if channel_axis is None else -1
         chunks = getattr(array, "chunksize", getattr(array, "chunks", None))  # of dask, of zarr
         self.rows_at_once = 0 if chunks is None else [n for i, n in enumerate(chunks) if i != self._axis][0]
@@ -90,26 +99,34 @@ class ArrayWindows:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """How an image is cut into blocks."""
+    """How an image or a volume is cut into blocks; side and margin are one number, or one for each axis."""
 
-    shape: tuple[int, int]
-    side: int
-    margin: int
+    shape: tuple[int, ...]
+    side: Any
+    margin: Any
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Pixels of a block along each axis."""
+        return of_each(self.side, len(self.shape))
+
+    @property
+    def margins(self) -> tuple[int, ...]:
+        """Pixels that are read on either side of it."""
+        return of_each(self.margin, len(self.shape))
 
     def __iter__(self) -> Iterator[Place]:
         """Places of the blocks in their grid, row by row."""
-        rows, columns = self.grid
-        return ((row, column) for row in range(rows) for column in range(columns))
+        return iter(np.ndindex(self.grid))
 
     def __len__(self) -> int:
         """Give the number of blocks."""
         return math.prod(self.grid)
 
     @property
-    def grid(self) -> tuple[int, int]:
+    def grid(self) -> tuple[int, ...]:
         """Rows and columns of blocks."""
-        rows, columns = (-(-length // self.side) for length in self.shape)
-        return rows, columns
+        return shortened(self.shape, self.sides)
 
     def core(self, place: Place) -> Window:
         """Pixels that a block labels."""
@@ -118,22 +135,31 @@ class BlockPlan:
     def inside(self, place: Place) -> Window:
         """Where a block's core lies within the pixels read for it."""
         pairs = zip(self.core(place), self.around(place), strict=True)
-        rows, columns = (slice(c.start - a.start, c.stop - a.start) for c, a in pairs)
-        return rows, columns
+        return tuple(slice(c.start - a.start, c.stop - a.start) for c, a in pairs)
 
     def around(self, place: Place) -> Window:
         """Pixels that are read for a block: with a margin where the image continues."""
-        rows, columns = (
-            slice(max(0, at * self.side - self.margin), min(length, (at + 1) * self.side + self.margin))
-            for at, length in zip(place, self.shape, strict=True)
+        return tuple(
+            slice(max(0, at * side - margin), min(length, (at + 1) * side + margin))
+            for at, length, side, margin in zip(place, self.shape, self.sides, self.margins, strict=True)
         )
-        return rows, columns
 
 
-def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE, multiple: int = 1) -> BlockPlan:
+def plan_blocks(
+    shape: tuple[int, ...], textures: Textures, side: int | None = None, multiple: int = 1
+) -> BlockPlan:
     """Cut an image into blocks, aligned with all grids (and ``multiple``), with a sufficient margin."""
-    step = math.lcm(WINDOW_STEP * textures.cell, _REDUCTION, multiple)
-    return BlockPlan(shape, max(1, round(side / step)) * step, -(-textures.reach // step) * step)
+    bank, n_more = textures.features.bank, len(shape) - len(textures.features.bank.spacing)
+    is_flat = len(bank.spacing) == 2
+    side = side or (SIDE if is_flat else SIDE_IN_SPACE)
+    cells, coarse = (sides_along(each, bank.spacing) for each in (textures.cell, _REDUCTION))
+    grids = zip(bank.spacing, cells, coarse, bank.units, strict=True)
+    steps = [(unit, math.lcm(WINDOW_STEP * cell, *others, multiple)) for unit, cell, *others in grids]
+    sides = [max(1, round(side / unit / step)) * step for unit, step in steps]
+    # what lies at the end of the reach is hardly felt in space
+    whole: Any = math.ceil if is_flat else round
+    margins = [whole(textures.reach / unit / step) * step for unit, step in steps]
+    return BlockPlan(shape, (PLANES,) * n_more + tuple(sides), (PLANES,) * n_more + tuple(margins))
 
 
 class Request(NamedTuple):
@@ -158,24 +184,25 @@ def read_block(
 ) -> BlockReading:
     """Label one block; a source that holds no more than its window says where ``around`` it is."""
     pixels, mask = source.read(around or blocks.around(place))[:2]
-    inside, (top, left) = blocks.inside(place), [part.start for part in blocks.core(place)]
+    inside, origin = blocks.inside(place), tuple(part.start for part in blocks.core(place))
     axis, features = source.channel_axis, textures.features
     with one_blas_thread():
         try:
-            planes = split_planes(pixels, channel_axis=axis, mask=mask, nodata=request.nodata)
+            n_axes, nodata = len(origin), request.nodata
+            planes = split_planes(pixels, channel_axis=axis, mask=mask, nodata=nodata, n_axes=n_axes)
         except NoValidPixels:
-            h, w = (part.stop - part.start for part in inside)
-            reading = empty_reading((h, w), len(textures.profiles), blocks.shape)
-            strange: NDArray[np.bool_] | None = np.zeros((h, w), bool)
+            shape = tuple(part.stop - part.start for part in inside)
+            reading = empty_reading(shape, len(textures.profiles), blocks.shape)
+            strange: NDArray[np.bool_] | None = np.zeros(shape, bool)
         else:
             planes = with_bands_of(features, planes)
             scene = scene_of(encode(planes, features), planes, features)
             read, small = textures.read(scene, request.smoothness), request.small(textures)
-            reading = reading_of(read, scene.mask, small, inside, (top, left), blocks.shape)
+            reading = reading_of(read, scene.mask, small, inside, origin, blocks.shape)
             looks = request.unknown or request.looks
             strange = textures.unfamiliar(scene)[inside].copy() if looks else None
     preview = _reduced(pixels[inside], request.preview) if request.preview else None
-    odd = _largest_part(strange, (top, left)) if request.looks and strange is not None else None
+    odd = _largest_part(strange, origin) if request.looks and strange is not None else None
     reading = reading._replace(strange=strange if request.unknown else None, preview=preview, odd=odd)
     if not request.confidence:
         return reading._replace(confidence=None, small=None, of_small=None)
@@ -216,7 +243,8 @@ def read_blocks(
             found += [] if odd is None or odd[0] < ODD else [odd.tolist()]
             if tell is not None:
                 tell(n_done, len(blocks))
-    return [np.s_[top:bottom, left:right] for _, top, bottom, left, right in sorted(found, reverse=True)]
+    ends = [ends for _, *ends in sorted(found, reverse=True)]
+    return [tuple(map(slice, of_place[::2], of_place[1::2])) for of_place in ends]
 
 
 def label_blocks(
@@ -290,12 +318,14 @@ def _by_workers(client: Any, futures: list[Any]) -> Iterator[Any]:
 
 def warn_of_encoding(source: Any, features: Features) -> None:
     """Say whether crops of a scene seem to be encoded differently from what features were learned from."""
-    crops = [source.read(window)[:2] for window in sample_windows(source.shape, n_crops=4, side=256)]
-    axis = None if crops[0][0].ndim == 2 else -1
+    n_axes = len(source.shape)
+    sides: Any = 256 if n_axes == 2 else (16, 128, 128)
+    crops = [source.read(window)[:2] for window in sample_windows(source.shape, n_crops=4, side=sides)]
+    about: Any = {"channel_axis": None if crops[0][0].ndim == n_axes else -1, "n_axes": n_axes}
     images = [
-        with_bands_of(features, split_planes(pixels, channel_axis=axis, mask=mask))
+        with_bands_of(features, split_planes(pixels, mask=mask, **about))
         for pixels, mask in crops
-        if valid_pixels(pixels, mask).any()
+        if valid_pixels(pixels, mask, n_axes).any()
     ]
     if images and (difference := mismatch(images, features.intensity)) is not None:
         warn(difference)
@@ -308,10 +338,11 @@ def label_array(
     channel_axis: int | None = None,
     mask: Any = None,
     blocks: BlockPlan | None = None,
+    n_axes: int = 2,
 ) -> Any:
     """Label an array (H, W), or with bands, block by block; a lazy array gives a lazy array of its labels."""
-    source = ArrayWindows(image, channel_axis, mask)
-    blocks = plan_blocks(source.shape, textures, SIDE) if blocks is None else blocks
+    source = ArrayWindows(image, channel_axis, mask, n_axes)
+    blocks = plan_blocks(source.shape, textures) if blocks is None else blocks
     if not is_lazy(image):
         out = np.empty(source.shape, np.int32)
         for place, labels, _ in label_blocks(source, textures, blocks, request, n_jobs=crew_size()):
@@ -342,11 +373,13 @@ def label_array(
         )
         for place, reading in readings.items()
     ]
-    rows, columns = blocks.grid
-    labels = da.block([found[row * columns : (row + 1) * columns] for row in range(rows)])
+    nested = np.empty(len(found), object)
+    nested[:] = found
+    labels = da.block(nested.reshape(blocks.grid).tolist())
     if not hasattr(image, "isel"):
         return labels
-    frame = image if channel_axis is None else image.isel({image.dims[channel_axis % 3]: 0}, drop=True)
+    axis = None if channel_axis is None else channel_axis % (n_axes + 1)
+    frame = image if axis is None else image.isel({image.dims[axis]: 0}, drop=True)
     return frame.copy(data=labels).rename("labels")
 
 
@@ -358,27 +391,32 @@ def is_lazy(image: Any) -> bool:
     return collection is not None and collection() is not None
 
 
-def goes_by_blocks(image: Any, channel_axis: int | None, n_segments: int | None, preset: str) -> bool:
+def goes_by_blocks(
+    image: Any, channel_axis: int | None, n_segments: int | None, preset: str, n_axes: int = 2
+) -> bool:
     """Tell whether an image is lazy, or seen as a whole would take more than half of what is free."""
     if is_lazy(image):
         return True
-    if not isinstance(image, np.ndarray) or image.ndim != (2 if channel_axis is None else 3):
+    if not isinstance(image, np.ndarray) or image.ndim != n_axes + (channel_axis is not None):
         return False
-    bands = 1 if channel_axis is None else image.shape[channel_axis % 3]
-    return expected_memory(image.size // max(bands, 1), bands, n_segments, preset) > free_memory() // 2
+    bands = 1 if channel_axis is None else image.shape[channel_axis % image.ndim]
+    n_pixels = image.size // max(bands, 1)
+    return expected_memory(n_pixels, bands, n_segments, preset, n_axes) > free_memory() // 2
 
 
 def _read_part(pixels: Any, mask: Any, channel_axis: int | None, place: Place, *about: Any) -> BlockReading:
     """Label a block from its pixels and margin alone."""
-    source = ArrayWindows(np.asarray(pixels), channel_axis, None if mask is None else np.asarray(mask))
-    return read_block(source, place, *about, np.s_[:, :])  # type: ignore[call-arg]
+    array, given, n_axes = np.asarray(pixels), None if mask is None else np.asarray(mask), len(place)
+    source = ArrayWindows(array, channel_axis, given, n_axes)
+    return read_block(source, place, *about, (slice(None),) * n_axes)  # type: ignore[call-arg]
 
 
 def crops_of(
-    image: Any, channel_axis: int | None, mask: Any, random_state: Any
+    image: Any, channel_axis: int | None, mask: Any, random_state: Any, n_axes: int = 2, side: Any = None
 ) -> tuple[list[NDArray[Any]], list[NDArray[np.bool_] | None], SceneSample]:
     """Choose and read the crops from which textures are learned; give them, their masks, and the choice."""
-    sample, read = read_crops(ArrayWindows(image, channel_axis, mask), random_state)
+    source = ArrayWindows(image, channel_axis, mask, n_axes)
+    sample, read = read_crops(source, random_state, crop_count(None, 1, n_axes), side)
     if not is_lazy(image):
         warn(
             f"an image of shape {image.shape} takes more than half of the memory that is free: it is "
@@ -394,7 +432,7 @@ def _largest_part(marked: NDArray[np.bool_], origin: Sequence[int]) -> NDArray[n
     """Pixels of the largest part, and its rows and columns: (5,)."""
     parts = connected_parts(np.where(marked, 0, -1).astype(np.int32))
     if len(parts.sizes) == 1:
-        return np.zeros(5, np.intp)
+        return np.zeros(1 + 2 * marked.ndim, np.intp)
     where = np.nonzero(parts.places == 1 + parts.sizes[1:].argmax())
     ends = [end + at for own, at in zip(where, origin, strict=True) for end in (own.min(), own.max() + 1)]
     return np.array([len(where[0]), *ends])

@@ -6,6 +6,7 @@ The constants are measured (``benchmarks/forecast.py``).
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -36,8 +37,11 @@ _COSTS = {  # of the phases of a fit, in their order, as measured on images of 5
 _COST_OF_MERGED = 0.14  # of clusters that the choice of the number has found
 _COST_OF_OTHER_MODELS = 1.0
 _PRESETS = ("default", "plain")
-_LEARNED_FROM = 16 * 512**2  # pixels of crops
-_BLOCK_WITH_MARGIN = 1312  # pixels, side
+_LEARNED_FROM = {2: 16 * 512**2, 3: 8 * 96**3}  # pixels of crops, by the number of axes
+_BLOCK_WITH_MARGIN = {2: 1312**2, 3: 264**3}  # pixels
+_IN_SPACE = 1.5  # times the memory of a pixel that a voxel takes ...
+_LONGER_IN_SPACE = 3.0  # ... and of the time; blocks, whose margins are wide, take more
+_LONGER_BY_BLOCKS = 4.0
 _PER_MEGAPIXEL = 120.0  # trials, for labelling blocks ...
 _LOOKED_AT = 10.0  # ... and for the look at all of it from which crops are chosen
 _ONCE_OF_PLAIN = 0.65  # of the memory that does not grow with the image
@@ -45,9 +49,15 @@ _OF_PLAIN = 0.9  # times as long without the additions to the paper's method
 
 
 def expected_memory(
-    n_pixels: int, n_channels: int = 1, n_segments: int | None = None, preset: str = "default"
+    n_pixels: int,
+    n_channels: int = 1,
+    n_segments: int | None = None,
+    preset: str = "default",
+    n_axes: int = 2,
 ) -> float:
     """Bytes at most that segmenting images of so many pixels in all takes, besides the imported libraries.
+
+    Of volumes, with three axes, they are voxels.
 
     Examples
     --------
@@ -58,13 +68,15 @@ def expected_memory(
     K = n_segments or TYPICAL_SEGMENTS
     once = (34e6 + 2e6 * n_channels) * min(1.0, n_pixels / _TRIAL_SIDE**2) ** 0.3
     once *= _ONCE_OF_PLAIN if preset == "plain" else 1.0
-    return once + n_pixels * (24.0 + 6.5 * K + 4.0 * n_channels)  # by two threads; one takes .8 of it
+    more = 1.0 if n_axes == 2 else _IN_SPACE
+    return once + more * n_pixels * (24.0 + 6.5 * K + 4.0 * n_channels)  # by two threads; one takes .8 of it
 
 
-def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:
-    """Seconds of all threads together that segmenting an image takes, as multiples of a timed trial."""
+def expected_seconds(shape: Sequence[int], n_segments: int | None = None, preset: str = "default") -> float:
+    """Seconds of all threads together that an image or a volume takes, as multiples of a timed trial."""
     _check_preset(preset)
-    megapixels, K = shape[0] * shape[1] / 1e6, n_segments or TYPICAL_SEGMENTS
+    megapixels, K = math.prod(shape) / 1e6, n_segments or TYPICAL_SEGMENTS
+    megapixels *= 1.0 if len(shape) == 2 else _LONGER_IN_SPACE
     # each segment above five costs more than those before
     share = 0.65 + 0.07 * K if K <= 5 else 1 + 0.21 * (K - 5)
     trials = (72.0 + 190.0 * megapixels) * share * (_OF_CHOOSING if n_segments is None else 1.0)
@@ -73,20 +85,21 @@ def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, pres
 
 
 def expected_by_blocks(
-    shape: tuple[int, int],
+    shape: Sequence[int],
     n_channels: int = 1,
     n_segments: int | None = None,
     preset: str = "default",
     n_threads: int = 1,
 ) -> tuple[float, float]:
-    """Bytes, and seconds of all threads together, for an image read by blocks, whatever its size."""
-    learning = expected_memory(_LEARNED_FROM, n_channels, n_segments, preset)
-    labelling = n_threads * expected_memory(_BLOCK_WITH_MARGIN**2, n_channels, n_segments, preset)
-    side = round(_LEARNED_FROM**0.5)
-    seconds = expected_seconds((side, side), n_segments, preset)
-    return max(learning, labelling), seconds + (_PER_MEGAPIXEL + _LOOKED_AT) * shape[0] * shape[1] / 1e6 * (
-        _seconds_of_a_trial() * (_OF_PLAIN if preset == "plain" else 1.0)
-    )
+    """Bytes, and seconds of all threads together, for what is read by blocks, whatever its size."""
+    n_axes, about = len(shape), (n_channels, n_segments, preset, len(shape))
+    learning = expected_memory(_LEARNED_FROM[n_axes], *about)
+    labelling = n_threads * expected_memory(_BLOCK_WITH_MARGIN[n_axes], *about)
+    side = round(_LEARNED_FROM[n_axes] ** (1 / n_axes))
+    seconds = expected_seconds((side,) * n_axes, n_segments, preset)
+    trials = (_PER_MEGAPIXEL + _LOOKED_AT) * math.prod(shape) / 1e6
+    trials *= (1.0 if n_axes == 2 else _LONGER_BY_BLOCKS) * (_OF_PLAIN if preset == "plain" else 1.0)
+    return max(learning, labelling), seconds + trials * _seconds_of_a_trial()
 
 
 def costs_of(settings: Any) -> dict[str, float]:

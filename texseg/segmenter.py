@@ -21,7 +21,7 @@ from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
 from texseg.method.labelling import confidence_of, label_scene, probabilities
 from texseg.method.number import Selection
-from texseg.method.sampling import SceneSample
+from texseg.method.sampling import CROP_OF_STACK, SceneSample
 from texseg.method.scenes import known_scenes, learn_scenes, refuse_seeds_without_cells, warn
 from texseg.method.seeds import checked_seeds
 from texseg.method.textures import Scene
@@ -118,10 +118,11 @@ class Segmenter(Editable):
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
         axis, images, masks = settings.channel_axis, X, mask
-        flat = seeds is None and settings.n_axes == 2
-        by_blocks = flat and goes_by_blocks(X, axis, settings.n_segments, settings.preset)
+        n_axes, about = settings.n_axes, (settings.n_segments, settings.preset, settings.n_axes)
+        by_blocks = seeds is None and goes_by_blocks(X, axis, *about)
         if by_blocks:
-            images, masks, sample = crops_of(X, axis, mask, settings.random_state)
+            side = None if settings.planes is None else CROP_OF_STACK
+            images, masks, sample = crops_of(X, axis, mask, settings.random_state, n_axes, side)
             settings = settings.changed(flat_ground=False)  # crops do not see how much there is
         with ProgressBar(hidden=not settings.verbose) as bar:
             tell = Phases([bar, settings.callback], costs_of(settings))
@@ -254,9 +255,9 @@ class Segmenter(Editable):
         self._check_is_fitted()
         check_flags(unknown=unknown, rescale=rescale)
         textures, settings = self.textures_, self._settings()
-        flat, axis = settings.n_axes == 2, settings.channel_axis
-        large = flat and goes_by_blocks(X, axis, self.n_segments_, settings.preset)
-        if (flat and is_lazy(X)) or (large and self._sees_the_same_in_blocks(X, rescale)):
+        axis, n_axes = settings.channel_axis, settings.n_axes
+        large = goes_by_blocks(X, axis, self.n_segments_, settings.preset, n_axes)
+        if is_lazy(X) or (large and self._sees_the_same_in_blocks(X, rescale)):
             if rescale:
                 raise ValueError("rescale=True needs images in memory, got a lazy array")
             if self.ground_ is not None:
@@ -265,7 +266,7 @@ class Segmenter(Editable):
                     "with flat_ground=False, or mask the background"
                 )
             request = Request(settings.smoothness, settings.min_size, settings.nodata, unknown)
-            return label_array(X, textures, request, settings.channel_axis, mask)
+            return label_array(X, textures, request, axis, mask, n_axes=n_axes)
         labels, _ = self.predict_with_confidence(X, mask=mask, unknown=unknown, rescale=rescale)
         return labels
 

@@ -19,11 +19,12 @@ from texseg.channels.axes import resized, shortened
 
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
+_FELT_SIGMAS = 5.0  # beyond, what they hold changes no bin
 _FAR_SIGMAS = 6.0  # beyond, a Gaussian is below 2e-8 of its peak, less than float32 resolves
 _BLOCK = 512  # largest side in pixels that is transformed at once
 _BLOCK_OF_SPACE = 256
 _FOLDS = 3  # most periods of the spectrum of a sampled kernel on either side
-_WIDTH = 8.0  # standard deviations of a filter in space, of the part of the spectrum that is transformed back
+_WIDTH = 12.0  # standard deviations of a filter in space, of the spectrum that is transformed back
 _SHELLS = {3: (1,), 4: (3,), 6: (2,), 7: (1, 3), 9: (1, 2), 10: (2, 3), 13: (1, 2, 3)}
 """Numbers of directions over the half sphere that turns by 90 degrees map to themselves: the axes, the
 diagonals of the faces of a cube, and those through the cube, by how many of their coordinates are not 0."""
@@ -108,8 +109,9 @@ class GaborBank:
 
     @cached_property
     def halos(self) -> tuple[int, ...]:
-        """The same along each axis."""
-        return tuple(int(np.ceil(self.halo / step)) for step in self.spacing)
+        """The same along each axis; in space, where blocks are small, what lies beyond is not felt at all."""
+        wider = 1.0 if len(self.spacing) == 2 else _FELT_SIGMAS / _HALO_SIGMAS
+        return tuple(int(np.ceil(wider * self.halo / step)) for step in self.spacing)
 
     @staticmethod
     @lru_cache(_KEPT_TRANSFERS)  # making one takes as long as using it
@@ -133,9 +135,13 @@ class GaborBank:
     def spectrum(self, image: NDArray[np.float32]) -> Spectrum:
         """Transform an image or volume, with its border mirrored by at least :attr:`halo` pixels."""
         halos, most = self.halos, _BLOCK if image.ndim == 2 else _BLOCK_OF_SPACE
-        numbers = shortened(image.shape, (most,) * image.ndim)
-        sides = shortened(image.shape, numbers)
-        sizes = [cv2.getOptimalDFTSize(side + 2 * halo) for side, halo in zip(sides, halos, strict=True)]
+        sides = shortened(image.shape, shortened(image.shape, (most,) * image.ndim))
+        sides = tuple(-(-side // unit) * unit for side, unit in zip(sides, self.units, strict=True))
+        numbers = shortened(image.shape, sides)
+        sizes = [
+            unit * cv2.getOptimalDFTSize(-(-(side + 2 * halo) // unit))
+            for side, halo, unit in zip(sides, halos, self.units, strict=True)
+        ]
         along = zip(image.shape, numbers, sides, sizes, halos, strict=True)
         widths = [(halo, (n - 1) * side + size - halo - length) for length, n, side, size, halo in along]
         if is_flat := image.ndim == 2:
@@ -169,14 +175,26 @@ class GaborBank:
             np.abs(response[(*inside, 0)], out=here)
         return out
 
+    @cached_property
+    def units(self) -> tuple[int, ...]:
+        """Steps of the coarsest grid: moduli do not depend on where a volume is cut at multiples of them."""
+        return tuple(map(max, zip(*map(self._coarse_steps, self.filters), strict=True)))
+
+    def _coarse_steps(self, filter: Filter) -> list[int]:
+        """Pixels along each axis between those at which a filter's modulus is computed: powers of two."""
+        if not filter.direction:
+            return [1, 1]
+        most = (1 / (_WIDTH * filter.along * step) for step in self.spacing)
+        return [1 << max(1, int(n)).bit_length() - 1 for n in most]
+
     def _modulus_in_space(self, block: NDArray[np.complex64], filter: Filter) -> NDArray[np.float32]:
         """Modulus on the grid of a transformed block (d, h, w)."""
         import scipy.fft  # not needed for images
 
         kept, lines, lows, at_zero, at_centre = [], [], [], 1.0, np.ones(2)
-        for n, step, part in zip(block.shape, self.spacing, filter.direction, strict=True):
-            centre, sigma = part / filter.wavelength, filter.along
-            m = min(n, scipy.fft.next_fast_len(int(np.ceil(_WIDTH * sigma * step * n))))
+        along = zip(block.shape, self.spacing, filter.direction, self._coarse_steps(filter), strict=True)
+        for n, step, part, every in along:
+            centre, sigma, m = part / filter.wavelength, filter.along, n // every
             bins = np.arange(m) - m // 2 + (round(centre * step * n) if m < n else 0)
             # of a coarser grid, the values at the middle of its voxels
             turn = np.exp(2j * np.pi * bins * (n / m - 1) / 2 / n) * (m / n)

@@ -28,7 +28,7 @@ from texseg.cli.process import Work, fit_model, needs_blocks, process, read_seed
 from texseg.cli.record import parts_of
 from texseg.cli.terminal import reason_of, say, shown
 from texseg.io.files import atomic_write, remove_leftovers
-from texseg.io.read import Image
+from texseg.io.read import Image, Volume
 from texseg.io.regions import csv_text
 from texseg.method.sampling import crop_count, read_crops
 from texseg.progress import ProgressBar
@@ -139,7 +139,7 @@ def fit_shared(
             seeds = None
             if reading.seeds is not None:
                 with open_scenes(items[0].path, reading) as scenes:
-                    seeds = read_seeds(items[0].path, reading, scenes[0])
+                    seeds = read_seeds(items[0].path, reading, scenes[0], sample[0].shape)
             model = fit_model(sample, parameters, None if bar.hidden else bar, seeds)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"note: {message}", err=True)
@@ -161,8 +161,9 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
             try:
                 with open_scenes(item.path, reading) as scenes:
                     if needs_blocks(scenes, reading):
-                        n_crops = crop_count(reading.memory, scenes[0].n_channels)
-                        crops, images = read_crops(scenes[0], n_crops=n_crops)
+                        scene: Any = Volume(scenes) if reading.is_volume else scenes[0]
+                        n_crops = crop_count(reading.memory, scene.n_channels, len(scene.shape))
+                        crops, images = read_crops(scene, n_crops=n_crops)
                         warnings.warn(f"{item.path}: textures learned from {crops}", stacklevel=2)
                     else:
                         images = read_images(scenes, reading)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import itertools
+import math
 import os
 import re
 import time
@@ -155,8 +156,8 @@ def reading_of(options: dict[str, Any]) -> ReadOptions:
     """Pick how the inputs are read."""
     given = {row.name: options[row.name] for row in fields(ReadOptions) if row.name in options}
     page, seeds, raw = (given.get(name) for name in ("page", "seeds", "raw"))
-    if is_volume(options) and (page is not None or seeds is not None):
-        raise click.UsageError("--volume and --series read all pages, without --page and --seeds")
+    if is_volume(options) and page is not None:
+        raise click.UsageError("--volume and --series read all pages, without --page")
     if raw is not None and not is_volume(options):
         raise click.UsageError("--raw states the shape of a volume; add --volume or --series")
     if seeds is not None and page == "all":
@@ -175,21 +176,21 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[Source]]:
     if reading.mask is not None:
         reading = replace(reading, mask=named_like(path, reading.mask, "mask"))
     with ExitStack() as files:
-        if reading.page == "all":
-            yield files.enter_context(read.open_pages(path, reading))
-            return
+        opened: Any = read.open_pages if reading.page == "all" else read.open_source
         try:
-            source = read.open_source(path, reading)
+            source = files.enter_context(opened(path, reading))
         except ImageTooLargeError as error:
+            if reading.page == "all" and not reading.is_volume:
+                raise
             most = max(_LARGEST_SCENE, reading.max_pixels or 0)
-            source = read.open_source(path, replace(reading, max_pixels=most))
-            source.too_large = error
-        yield [files.enter_context(source)]
+            source = files.enter_context(opened(path, replace(reading, max_pixels=most)))
+            (source[0] if reading.is_volume else source).too_large = error
+        yield source if reading.page == "all" else [source]
 
 
 def read_images(scenes: Sequence[Source], reading: ReadOptions) -> list[Image]:
     """Read pages, or the one volume that they are planes of."""
-    return [read.as_volume(scenes)] if reading.is_volume else [scene.read() for scene in scenes]
+    return [read.Volume(scenes).read()] if reading.is_volume else [scene.read() for scene in scenes]
 
 
 def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:
@@ -208,19 +209,21 @@ def describe(
     path: Path, n_segments: int | None, preset: str, reading: ReadOptions = ReadOptions(), crops: bool = False
 ) -> dict[str, Any]:
     """Describe a file by its header, upright, what segmenting it costs, and by its pixels where crops lie."""
+    planes: tuple[int, ...] = ()
     if reading.is_volume:
         with read.open_pages(path, raw=reading.raw) as pages:
-            header, n_planes = pages[0].header, len(pages)
+            header, planes = pages[0].header, (len(pages),)
     else:
-        header, n_planes = read.read_header(path), 1
+        header = read.read_header(path)
     height, width, geo = header.height, header.width, header.geo
+    shape: tuple[int, ...] = (*planes, height, width)
     about, memory = (header.n_channels, n_segments, preset), reading.memory
-    needed = expected_memory(height * width * n_planes, *about)
-    whole = reading.is_volume or needed <= (memory or free_memory() // 2)
+    needed = expected_memory(math.prod(shape), *about, len(shape))
+    whole = needed <= (memory or free_memory() // 2)
     if whole:
-        seconds = expected_seconds((height * n_planes, width), n_segments, preset)
+        seconds = expected_seconds(shape, n_segments, preset)
     else:
-        needed, seconds = expected_by_blocks((height, width), *about, n_threads(None))
+        needed, seconds = expected_by_blocks(shape, *about, n_threads(None))
     if header.orientation >= _ON_ITS_SIDE:
         height, width = width, height
     place = None
@@ -233,7 +236,7 @@ def describe(
         "format": header.format,
         "width": width,
         "height": height,
-        **({"planes": n_planes} if reading.is_volume else {}),
+        **({"planes": planes[0]} if planes else {}),
         "dtype": str(header.dtype),
         "channels": header.n_channels,
         "alpha": "yes" if header.has_alpha else "no",
@@ -246,7 +249,7 @@ def describe(
         "read": "whole" if whole else "by blocks",
         "memory_MB": round(min(needed, memory or needed) / 1e6),
         "seconds": round(seconds, 1),
-        **(_look_of(path, reading) if crops and not whole else {}),
+        **(_look_of(path, reading) if crops and not whole and not planes else {}),
     }
 
 

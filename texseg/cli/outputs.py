@@ -43,6 +43,7 @@ _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".
 _DIGITS = 4  # of probabilities; further ones depend on the number of threads
 _ROWS = 128  # of pixels whose regions are found at once, of an image that comes in several bands
 _PAGE_BYTES = 2**28  # of a report whose picture is looked for
+_SHOWN = 192  # voxels along the longest axis of a volume that comes by blocks, in its report
 _MOST_COMPARED = 4  # numbers of segments, side by side
 
 _OF_THE_RUN = ("summary", "on_error", "save_config", "resume", "skip_existing")
@@ -130,7 +131,8 @@ class Labelled(NamedTuple):
     probabilities: Callable[[int], NDArray[np.float32]] | None = None
     """From the number of a page to its probabilities (K, H, W)."""
     parts: PartsFolder | None = None
-    is_volume: bool = False  # whether the pages are planes of a volume or a series
+    volume: tuple[Any, Any, Any] | None = None
+    """Pixels, labels and confidence (or None) of the volume or series whose planes are the pages."""
     names: Sequence[str] = ()  # of the labels from 1
     colours: Sequence[str] = ()  # of the same; the usual ones after these
     sample: Mapping[str, Any] = {}  # what is recorded about the crops of a large scene
@@ -308,17 +310,15 @@ def write_outputs(
 
     _write_files(found, files, likely, rows(), "intervals" in writing.kinds)
     entry = _write_reports(item, found, reports, writing)
-    whole = pages[0].tally
-    if len(pages) > 1:  # all pages below each other
-        whole = Tally(found.names, with_regions=False)
-        maps: Any = [page.confidence for page in pages]
-        whole.add(np.concatenate([page.labels for page in pages]), np.concatenate(maps))
+    whole = pages[0].tally if len(pages) == 1 else Tally(found.names, with_regions=False)
+    for page in pages if len(pages) > 1 else ():  # all of them below each other
+        whole.add(page.labels, page.confidence)
     segments = whole.segments()
     result: dict[str, Any] = {
         "n_segments": len(segments),
         "height": source.shape[0],
         "width": source.shape[1],
-        **({"planes": len(pages)} if found.is_volume else {}),
+        **({"planes": len(pages)} if found.volume else {}),
         **_how_found(model, segments),
     }
     if found.sample:
@@ -368,11 +368,11 @@ def _write_files(
     shape = (len(pages), *source.shape) if others else source.shape
     plain = Layout(shape, dtype=np.float32, size=source.pixel_size, is_ome=source.header.is_ome)
     named = plain._replace(largest=found.largest, names=found.names, colours=found.colours, geo=source.geo)
-    named = named._replace(is_volume=found.is_volume, pyramid=first.rows is not None)
+    named = named._replace(is_volume=found.volume is not None, pyramid=first.rows is not None)
     named = named._replace(block=first.block, written=first.written)
     write_rows(files.get("labels", ()), rows, named)
-    if found.is_volume:
-        _write_of_volume(files, found)
+    if found.volume is not None:
+        _write_of_volume(files, found, *found.volume)
     else:
         for path, page in zip(files.get("overlay", ()), pages, strict=False):
             write_overlay(path, page.image, {"": page.labels}, page.mask, page.geo, found.colours)
@@ -401,7 +401,7 @@ def _table(found: Labelled, kind: str, fields: tuple[str, ...], with_intervals: 
     if kind == "segments" and with_intervals and found.probabilities is not None:
         halves = (regions.area_intervals(found.probabilities(number)) for number in range(len(tables)))
         tables = list(map(regions.with_intervals, tables, halves))
-    first = () if len(tables) == 1 else ("plane",) if found.is_volume else ("page",)
+    first = () if len(tables) == 1 else ("plane",) if found.volume else ("page",)
     cells = [
         (*[number] * len(first), *(getattr(row, name) for name in fields))
         for number, rows in enumerate(tables)
@@ -410,17 +410,14 @@ def _table(found: Labelled, kind: str, fields: tuple[str, ...], with_intervals: 
     return csv_text(cells, (*first, *fields)).encode()
 
 
-def _write_of_volume(files: Files, found: Labelled) -> None:
+def _write_of_volume(files: Files, found: Labelled, pixels: Any, labels: Any, sure: Any) -> None:
     """Write what only volumes have: cuts, the table of volumes, and the fractions plane by plane."""
-    pages, names = found.pages, found.names
-    labels, size = np.stack([page.labels for page in pages]), pages[0].source.pixel_size or PIXELS
+    names, size = found.names, found.pages[0].source.pixel_size or PIXELS
     for path in files.get("overlay", ()):
-        pixels = orthogonal_cuts(np.stack([page.image for page in pages]))
-        write_overlay(path, pixels, {"": orthogonal_cuts(labels)}, colours=found.colours)
+        write_overlay(path, orthogonal_cuts(pixels), {"": orthogonal_cuts(labels)}, colours=found.colours)
     for table, figure in [files["segments"][1:]] if "segments" in files else []:
         from texseg.plot import fractions
 
-        sure = np.stack([page.confidence for page in pages if page.confidence is not None])
         rows = regions.volume_table(labels, sure, names, voxel_size=size)
         atomic_write(table, csv_text(rows, regions.VolumeRow._fields).encode())
         buffer = io.BytesIO()
@@ -432,15 +429,19 @@ def _write_of_volume(files: Files, found: Labelled) -> None:
 def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing: Writing) -> Any:
     """Write the reports of the pages, or the one of a volume; return the entry of the first, if any."""
     entries, pages = [], found.pages
-    if found.is_volume and paths:
-        maps = [page.confidence for page in pages if page.confidence is not None]
-        planes = (np.stack([page.image for page in pages]), np.stack([page.labels for page in pages]))
-        pages = [Page(pages[0].source, *planes, np.stack(maps), planes[1] > 0)]
+    shape = None if pages[0].rows is None else pages[0].source.shape
+    if found.volume is not None and paths:
+        pixels, *maps = found.volume
+        step = 1 if found.parts is None else -(-max(maps[0].shape) // _SHOWN)
+        shape = maps[0].shape if step > 1 else None
+        labels, sure = (each[::step, ::step, ::step] for each in maps)
+        seen: Any = np.stack([pixels[z][::step, ::step] for z in range(0, len(maps[0]), step)])
+        pages = [Page(pages[0].source, seen, labels, sure, labels > 0)]
     for path, page in zip(paths, pages, strict=False):
         from texseg.report import write_report
 
         of_page = shown(path.stem).removeprefix(shown(item.name.name)).removesuffix("_report")
-        seen: Any = copy.copy(found.model)
+        seen = copy.copy(found.model)
         seen.channel_axis = -1 if page.image.ndim > page.labels.ndim else None
         # of labels of the fit itself the report shows the hierarchy, too
         is_fit = np.array_equal(page.labels, getattr(found.model, "labels_", ()))
@@ -455,7 +456,7 @@ def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing:
             title=shown(item.name) + (of_page if len(pages) > 1 else ""),
             source=shown(item.path),
             command=command_for(item, writing),
-            overview_of=None if page.rows is None else page.source.shape,
+            overview_of=shape,
             pixel_size=page.source.pixel_size,
         )
         entries.append(entry)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import math
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,12 +50,20 @@ from texseg.cli.outputs import (
 from texseg.cli.record import PartsFolder, digest_of, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
-from texseg.io.files import ImageTooLargeError
+from texseg.io.files import ImageTooLargeError, UnsuitableImageError
 from texseg.io.geo import relative_size
-from texseg.io.read import Image, Source
+from texseg.io.read import Image, Source, Volume, read_volume
 from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
-from texseg.method.sampling import NO_DATA, SceneSample, crop_count, placed, read_crops, valid_pixels
+from texseg.method.sampling import (
+    CROP_OF_STACK,
+    NO_DATA,
+    SceneSample,
+    crop_count,
+    placed,
+    read_crops,
+    valid_pixels,
+)
 from texseg.method.scenes import FourthBandWarning, LogarithmWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
@@ -63,7 +72,7 @@ if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
-_SMALLEST_SIDE = 256  # of a block in pixels
+_SMALLEST_SIDE = {2: 256, 3: 48}  # of a block in pixels, by the axes along which textures extend
 _FEWEST_CROPS = 4  # of which one can show what the others do not
 _ANSWERS = 20  # seconds in which a scheduler answers
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
@@ -137,6 +146,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         if work.model is not None:
             size = work.model.n_segments_, work.model.preset
         by_blocks = needs_blocks(scenes, reading, *size, times) or work.scheduler is not None
+        scene: Any = Volume(scenes) if reading.is_volume else scenes[0]
         if work.scheduler is not None and (remedy := scenes[0].only_whole):
             raise ValueError(f"--scheduler needs an image that is read by windows; {remedy}")
         made = made_from(item, reading, _what_is_done(work, by_blocks))
@@ -151,7 +161,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
                     PartsFolder(parts, made, resume=True).remove()
             return earlier
         if by_blocks:
-            found = _label_by_blocks(item, scenes[0], work, made, callback, client)
+            found = _label_by_blocks(item, scene, work, made, callback, client)
         else:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names(found.model)
@@ -237,7 +247,7 @@ def _label_whole(
 ) -> Labelled:
     """Label the pages of an input, or the volume that they are, by one model."""
     images, is_volume = read_images(scenes, work.reading), work.reading.is_volume
-    seeds = read_seeds(item.path, work.reading, scenes[0])
+    seeds, volume = read_seeds(item.path, work.reading, scenes[0], images[0].shape), None
     usable = [
         n for n, each in enumerate(images) if valid_pixels(each.pixels, each.mask, len(each.shape)).any()
     ]
@@ -278,19 +288,16 @@ def _label_whole(
             return planes
         return np.stack([np.clip(_resized(plane, image.shape), 0, 1) for plane in planes])
 
-    parts: Iterable[Any] = (
-        (image.pixels, *own, image.mask) for image, own in zip(images, found, strict=True)
-    )
     if is_volume:
-        parts = zip(images[0].pixels, *found[0], itertools.repeat(None), strict=False)
-    pages = [
-        Page(scene, pixels, labels, sure, mask)
-        for scene, (pixels, labels, sure, mask) in zip(scenes, parts, strict=True)
-    ]
+        volume = images[0].pixels, *found[0]
+        pages = _pages_of(scenes, *volume)
+    else:
+        three = zip(scenes, images, found, strict=True)
+        pages = [Page(scene, image.pixels, *own, image.mask) for scene, image, own in three]
     choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
     largest = max(int(labels.max()) for labels, _ in found)
     return Labelled(
-        pages, model, largest, choice, probabilities=None if is_volume else probabilities, is_volume=is_volume
+        pages, model, largest, choice, probabilities=None if is_volume else probabilities, volume=volume
     )
 
 
@@ -331,11 +338,21 @@ def fit_model(
     return model.edit(edits)
 
 
-def read_seeds(path: Path, reading: ReadOptions, scene: Source) -> Seeds | None:
-    """Read the strokes on an image, if there are any."""
+def read_seeds(
+    path: Path, reading: ReadOptions, scene: Source, shape: tuple[int, ...] | None = None
+) -> Seeds | None:
+    """Read the strokes on an image, or on the planes of a volume of a shape, if there are any."""
     if reading.seeds is None:
         return None
     file = named_like(path, reading.seeds, "strokes")
+    if reading.is_volume:
+        classes = read_volume(file).pixels
+        if classes.shape != shape or classes.dtype.kind not in "ui":
+            raise UnsuitableImageError(
+                f"{file.name}: strokes on a volume must be whole numbers of its shape {shape}, 0 where "
+                f"nothing is painted; got {classes.dtype} of shape {classes.shape}"
+            )
+        return Seeds(classes.astype(np.int32))
     strokes = read_seed_file(file, scene.shape, scene.geo)
     refuse_photograph(strokes.labels, file)
     return strokes
@@ -349,18 +366,18 @@ def needs_blocks(
     times: tuple[float, float] = (1.0, 1.0),
 ) -> bool:
     """Tell whether an image is too large to be labelled whole; what must be enlarged is refused then."""
-    if reading.page == "all":
+    if reading.page == "all" and not reading.is_volume:
         return False
-    scene = scenes[0]
+    scene: Any = Volume(scenes) if reading.is_volume else scenes[0]
     if scene.too_large is not None:
         if not scene.only_whole and times == (1.0, 1.0):
             return True
         raise scene.too_large
     budget = reading.memory or free_memory() // 2
-    n_pixels = round(scene.shape[0] * scene.shape[1] * times[0] * times[1])
-    needed = expected_memory(n_pixels, scene.n_channels, n_segments, preset)
+    n_pixels = round(math.prod(scene.shape) * times[0] * times[1])
+    needed = expected_memory(n_pixels, scene.n_channels, n_segments, preset, len(scene.shape))
     if needed > budget and (times != (1.0, 1.0) or scene.only_whole):
-        what, remedy = f"{scene.shape[1]} x {scene.shape[0]} pixels need", scene.only_whole
+        what, remedy = f"{' x '.join(map(str, scene.shape[::-1]))} pixels need", scene.only_whole
         if times != (1.0, 1.0):
             what = f"resampled to {n_pixels / 1e6:.1f} Mpx it needs"
             remedy = "save it at the size of the model"
@@ -370,7 +387,7 @@ def needs_blocks(
 
 
 def _label_by_blocks(
-    item: Input, scene: Source, work: Work, made: dict[str, Any], callback: Any, client: Any = None
+    item: Input, scene: Any, work: Work, made: dict[str, Any], callback: Any, client: Any = None
 ) -> Labelled:
     """Label an image block by block; an interrupted run can be resumed."""
     _refuse_by_blocks(work)
@@ -401,17 +418,18 @@ def _label_by_blocks(
             break
         messages.append(f"labelled again, with textures of what none explained at first: {placed(*odd)}")
         model, parts = None, PartsFolder(parts.folder, made, resume=False)
-    found, step = blocks.join_blocks(model.textures_, plan, request, parts, client), request.preview
-    largest = model.n_segments_ + work.unknown
-    shape = [-(-length // step) for length in scene.shape]
-    sure = np.zeros(shape, np.float32) if wants_confidence else None
-    page = Page(scene, np.zeros(shape, np.float32), np.zeros(shape, np.int32), sure, None)
-    page.block = plan.side, blocks.SHARD
-    page.written = client and parts.new_maps(scene.shape, largest, page.block, wants_confidence)
-    page.rows = _rows_of_blocks(found, plan, page, step)
-    said = f"read by blocks of {plan.side} pixels"
-    if not work.writing.formats:
-        said += ", labels written as TIFF alone"
+    found = blocks.join_blocks(model.textures_, plan, request, parts, client)
+    largest, sides = model.n_segments_ + work.unknown, " x ".join(map(str, dict.fromkeys(plan.sides)))
+    said, step, volume = f"read by blocks of {sides} pixels", request.preview, None
+    if len(plan.shape) == 3:
+        volume = _volume_of_blocks(
+            scene, found, plan, *parts.new_files(plan.shape, largest, wants_confidence)
+        )
+        pages = _pages_of(scene.planes, *volume)
+    else:
+        pages = [page := _page_of_blocks(scene, found, plan, step, wants_confidence)]
+        page.written = client and parts.new_maps(scene.shape, largest, page.block, wants_confidence)
+        said += "" if work.writing.formats else ", labels written as TIFF alone"
     if step > 1:
         said += f"; overlay, confidence and report have 1/{step} of the size"
     messages.append(said)
@@ -419,7 +437,35 @@ def _label_by_blocks(
         remedy = f"if that is another texture, try -k {model.n_segments_ + 1}"
         messages.append(f"no texture explains {placed(*odd)}: {remedy}")
     messages += [f"textures learned from {sample.pop('words')}"] if sample else []
-    return Labelled([page], model, largest, choice, tuple(messages), parts=parts, sample=sample)
+    about: Any = {"parts": parts, "sample": sample, "volume": volume}
+    return Labelled(pages, model, largest, choice, tuple(messages), **about)
+
+
+def _page_of_blocks(scene: Source, found: Any, plan: BlockPlan, step: int, wants_confidence: bool) -> Page:
+    """Make the page of an image whose blocks arrive row by row; what is shown has 1 / step of its size."""
+    shape = [-(-length // step) for length in scene.shape]
+    sure = np.zeros(shape, np.float32) if wants_confidence else None
+    page = Page(scene, np.zeros(shape, np.float32), np.zeros(shape, np.int32), sure, None)
+    page.block = plan.sides[0], blocks.SHARD
+    page.rows = _rows_of_blocks(found, plan, page, step)
+    return page
+
+
+def _volume_of_blocks(
+    scene: Volume, found: Any, plan: BlockPlan, labels: Any, sure: Any
+) -> tuple[Volume, Any, Any]:
+    """Put the blocks of a volume into files; give its pixels, labels and confidence, all read when used."""
+    for place, own, block in found:
+        labels[plan.core(place)] = own
+        if sure is not None:
+            sure[plan.core(place)] = block.confidence / 255
+    return scene, labels, sure
+
+
+def _pages_of(planes: Sequence[Source], pixels: Any, labels: Any, sure: Any) -> list[Page]:
+    """Give the planes of a labelled volume as pages."""
+    maps = zip(planes, labels, itertools.repeat(None) if sure is None else sure, strict=False)
+    return [Page(plane, pixels, own, confidence, None) for plane, own, confidence in maps]
 
 
 def _refuse_by_blocks(work: Work) -> None:
@@ -441,18 +487,26 @@ def _plan_of(
     scene: Source, work: Work, model: Segmenter, wants_confidence: bool
 ) -> tuple[BlockPlan, blocks.Request, int]:
     """Settle the blocks, what is requested of them, and how many are labelled side by side."""
-    memory, textures, side = work.reading.memory, model.textures_, blocks.SIDE
-
-    def needed(side: int) -> float:
-        padded = side + 2 * textures.reach
-        return expected_memory(padded * padded, scene.n_channels, model.n_segments_, model.preset)
-
-    while memory is not None and side > _SMALLEST_SIDE and needed(side) > memory:
-        side //= 2
+    memory, textures, is_flat = work.reading.memory, model.textures_, len(scene.shape) == 2
     reduction = 1 << ((max(scene.shape) - 1) // _PREVIEW).bit_length()  # until it is small enough to view
-    plan = blocks.plan_blocks(scene.shape, textures, side, reduction)
-    fitting = int((memory or free_memory() // 2) / needed(plan.side))
-    looks = work.model is None and textures.features.has_filters
+    reduction = reduction if is_flat else 0
+    side = blocks.SIDE if model.spatial_dims == 2 else blocks.SIDE_IN_SPACE
+
+    def planned(side: int) -> BlockPlan:
+        return blocks.plan_blocks(scene.shape, textures, side, max(1, reduction))
+
+    def needed(plan: BlockPlan) -> float:
+        around = zip(plan.shape, plan.sides, plan.margins, strict=True)
+        padded = math.prod(min(length, side + 2 * margin) for length, side, margin in around)
+        about = scene.n_channels, model.n_segments_, model.preset, len(plan.shape)
+        return expected_memory(padded, *about)
+
+    plan = planned(side)
+    while memory is not None and side > _SMALLEST_SIDE[model.spatial_dims] and needed(plan) > memory:
+        side = side // 2 if model.spatial_dims == 2 else side - textures.cell
+        plan = planned(side)
+    fitting = int((memory or free_memory() // 2) / needed(plan))
+    looks = work.model is None and textures.features.has_filters and is_flat
     asked = model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction, looks
     return plan, blocks.Request(*asked), max(1, min(crew_size(), fitting))
 
@@ -506,8 +560,9 @@ def _fit_crops(
     scene: Source, work: Work, callback: Any, places: Sequence[Any] = ()
 ) -> tuple[Segmenter, dict[str, Any]]:
     """Fit to crops; give the model, and what is said and recorded about them."""
-    n_crops = crop_count(work.reading.memory, scene.n_channels)
-    sample, crops = read_crops(scene, work.parameters.get("random_state", 0), n_crops, places=places)
+    n_crops = crop_count(work.reading.memory, scene.n_channels, len(scene.shape))
+    side = {"side": CROP_OF_STACK} if work.parameters.get("planes") else {}
+    sample, crops = read_crops(scene, work.parameters.get("random_state", 0), n_crops, places=places, **side)
 
     def show(progress: Progress) -> None:
         if callback is not None:

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 _NO_MATTER = ("max_pixels", "memory", "mask", "seeds")  # decide whether results are made, or are files
 _PLAN, _MODEL, _SAMPLE = "plan.json", "model.texseg", "sample.json"
 _MAPS = ("labels.zarr", "confidence.zarr")
-_BLOCK = re.compile(r"(\d+)_(\d+)\.npz")
+_FILES = ("labels.npy", "confidence.npy")  # the same of volumes
+_BLOCK = re.compile(r"\d+(_\d+)+\.npz")
 _LARGEST_TEXT = 2**26  # bytes of a record or a plan
-_EDGES = ("top", "bottom", "left", "right")
+_EDGES = ("top", "bottom", "left", "right", "front", "back")  # of volumes the last axis is called so
 _OPTIONAL = ("strange", "confidence", "preview", "small", "of_small", "odd")
 
 
@@ -239,6 +240,15 @@ class PartsFolder:
                 new_zarr(self.folder / name, layout._replace(largest=of_map))
         return self.folder / _MAPS[0]
 
+    def new_files(self, shape: tuple[int, ...], largest: int, with_confidence: bool) -> list[Any]:
+        """Make arrays in files for the labels of a volume and, on request, their confidence; else None."""
+        types = np.min_scalar_type(largest), np.dtype(np.float16)
+        made = [
+            np.lib.format.open_memmap(self.folder / name, "w+", dtype, shape)
+            for name, dtype in zip(_FILES[: 1 + with_confidence], types, strict=False)
+        ]
+        return [*made, None][:2]
+
     def write_maps(self, window: Window, *maps: Any) -> None:
         """Write a window of labels, and of their confidence in bytes."""
         import zarr
@@ -256,12 +266,12 @@ class PartsFolder:
 
     def _clear(self) -> None:
         for path in list(self.folder.iterdir()):
-            if path.name in (_MODEL, _PLAN, _SAMPLE, *_MAPS) or _BLOCK.fullmatch(path.name):
+            if path.name in (_MODEL, _PLAN, _SAMPLE, *_MAPS, *_FILES) or _BLOCK.fullmatch(path.name):
                 _remove(path)
         remove_leftovers(self.folder)
 
     def _path(self, place: tuple[int, ...]) -> Path:
-        return self.folder / f"{place[0]}_{place[1]}.npz"
+        return self.folder / f"{'_'.join(map(str, place))}.npz"
 
     def __contains__(self, place: tuple[int, ...]) -> bool:
         with contextlib.suppress(Exception):  # whatever a damaged file leads to, this block is read again
@@ -271,14 +281,14 @@ class PartsFolder:
     def __getitem__(self, place: tuple[int, ...]) -> BlockReading:
         with open_regular(self._path(place)) as file, np.load(file, allow_pickle=False) as saved:
             arrays = dict(saved)
-        edges = tuple(arrays.pop(edge) for edge in _EDGES)
+        edges = tuple(arrays.pop(edge) for edge in _EDGES[: 2 * len(place)])
         parts = BlockParts(**{name: arrays[name] for name in BlockParts._fields[:-1]}, edges=edges)
         return BlockReading(arrays["pixels"], parts, **{name: arrays.get(name) for name in _OPTIONAL})
 
     def __setitem__(self, place: tuple[int, ...], block: BlockReading) -> None:
         assert block.parts is not None  # as it was read
         arrays = {"pixels": block.labels, **block.parts._asdict()}
-        arrays |= dict(zip(_EDGES, arrays.pop("edges"), strict=True))
+        arrays |= dict(zip(_EDGES, arrays.pop("edges"), strict=False))
         arrays |= {name: getattr(block, name) for name in _OPTIONAL if getattr(block, name) is not None}
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)

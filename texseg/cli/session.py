@@ -234,7 +234,8 @@ class Session:
         """Label a part of a large image next."""
         with self.changed:
             plan = self.plan(image)
-            ranges = (range(part.start // plan.side, -(-part.stop // plan.side)) for part in window)
+            pairs = zip(window, plan.sides, strict=True)
+            ranges = (range(part.start // side, -(-part.stop // side)) for part, side in pairs)
             missing = set(itertools.product(*ranges)) - self._blocks[image]
             self._wanted = [*((image, place) for place in sorted(missing)), *self._wanted][:64]
             self.changed.notify_all()

@@ -164,11 +164,10 @@ def _draw_number(picture: NDArray[np.uint8], text: str, row: int, column: int, e
     patch[ink > 127] = 255
 
 
-def orthogonal_cuts(volume: NDArray[Any]) -> NDArray[Any]:
+def orthogonal_cuts(volume: Any) -> NDArray[Any]:
     """Put the middle plane (H, W) above and left of both cuts across planes: (H + D + 1, W + D + 1)."""
     D, H, W = volume.shape[:3]
-    picture = np.zeros((H + D + 1, W + D + 1, *volume.shape[3:]), volume.dtype)
-    picture[:H, :W] = volume[D // 2]
-    picture[:H, W + 1 :] = volume[:, :, W // 2].swapaxes(0, 1)
-    picture[H + 1 :, :W] = volume[:, H // 2]
+    middle, down, across = volume[D // 2], volume[:, :, W // 2], volume[:, H // 2]
+    picture = np.zeros((H + D + 1, W + D + 1, *middle.shape[2:]), middle.dtype)
+    picture[:H, :W], picture[:H, W + 1 :], picture[H + 1 :, :W] = middle, down.swapaxes(0, 1), across
     return picture

@@ -106,6 +106,10 @@ class ItkStored(ArrayStored):
         size = PixelSize(height, width, "mm", *depth)
         self.header = Header("ITK", reader.GetSize()[::-1], axes, dtype, measured=size)
 
+    def only_whole(self, level: int) -> str:
+        """Say that all of the volume is read at once."""
+        return "NRRD and MetaImage files can only be read whole; save the volume as .npy or TIFF"
+
     @cached_property
     def _array(self) -> NDArray:  # type: ignore[override]
         import SimpleITK

@@ -632,17 +632,45 @@ def read_volume(path: str | os.PathLike[str], **options: Any) -> Image:
     (4, 6, 8)
     """
     with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
-        return as_volume(sources)
+        return Volume(sources).read()
 
 
-def as_volume(planes: Sequence[Source]) -> Image:
-    """Read planes as one volume."""
-    images = [plane.read() for plane in planes]
-    masks = [np.ones(image.shape, bool) if image.mask is None else image.mask for image in images]
-    mask = None if all(image.mask is None for image in images) else np.stack(masks)
-    notes = tuple(dict.fromkeys(note for image in images for note in image.notes))
-    pixels = np.stack([image.pixels for image in images])
-    return images[0]._replace(pixels=pixels, mask=mask, geo=None, notes=notes)
+class Volume:
+    """Planes that are open as one source of three axes; what is not about its shape is that of the first."""
+
+    def __init__(self, planes: Sequence[Source]) -> None:
+        self.planes, self.too_large = planes, planes[0].too_large
+        self.shape = (len(planes), *planes[0].shape)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.planes[0], name)
+
+    @property
+    def only_whole(self) -> str:
+        """Why the file cannot be read by windows; one of its planes may be read whole."""
+        return self.planes[0].only_whole if self.planes[0].header.format == "ITK" else ""
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        """Read pixels as of an array: all of an axis, or one place on it."""
+        index = (*index, *[slice(None)] * 3)[:3] if isinstance(index, tuple) else (index, np.s_[:], np.s_[:])
+        window = tuple(
+            slice(0, length) if isinstance(at, slice) else slice(at, at + 1)
+            for at, length in zip(index, self.shape, strict=True)
+        )
+        return self.read(window).pixels.squeeze(tuple(i for i in range(3) if not isinstance(index[i], slice)))
+
+    def read(self, window: Window | None = None) -> Image:
+        """Read a window of planes, rows and columns, by default all, and where it holds data."""
+        images, within = [], None if window is None else window[1:]
+        for plane in self.planes[window[0] if window else slice(None)]:
+            images.append(plane.read(within))
+            if plane.only_whole:
+                vars(plane).pop("_read", None)  # which keeps what it has decoded
+        masks = [np.ones(image.shape, bool) if image.mask is None else image.mask for image in images]
+        mask = None if all(image.mask is None for image in images) else np.stack(masks)
+        notes = tuple(dict.fromkeys(note for image in images for note in image.notes))
+        pixels = np.stack([image.pixels for image in images])
+        return images[0]._replace(pixels=pixels, mask=mask, geo=None, notes=notes)
 
 
 def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.int32]:

@@ -272,6 +272,9 @@ def with_intervals(rows: Iterable[Row], halves: NDArray[np.floating]) -> list[Ro
     return found
 
 
+_PLANES, _FADED = 32, 6  # planes measured at once; voxels beyond which the smoothing is not felt
+
+
 class VolumeRow(NamedTuple):
     """One label of a volume: voxels, volume, surface inside, centroid from the outer corner, in the unit."""
 
@@ -315,15 +318,27 @@ def volume_table(
     for label, box in enumerate(find_objects(labels), start=1):
         if box is None:
             continue
-        wide = tuple(slice(max(part.start - 6, 0), part.stop + 6) for part in box)
-        inside = labels[wide] == label
-        smooth = gaussian_filter(inside.astype(np.float32), 1.5, mode="nearest")
-        axes = [axis for axis in range(3) if smooth.shape[axis] > 1]
-        slopes = sum(np.gradient(smooth, steps[axis], axis=axis) ** 2 for axis in axes)
-        surface = np.sqrt(slopes).sum(dtype=np.float64) * math.prod(steps)
-        n, middles = np.count_nonzero(inside), np.argwhere(inside).mean(axis=0) + 0.5
-        centre = map(_tidy, ((middles + [part.start for part in wide]) * steps).tolist())
-        sure = None if confidence is None else round(float(confidence[wide][inside].mean()), _DIGITS)
+        wide = tuple(slice(max(part.start - _FADED, 0), part.stop + _FADED) for part in box)
+        first, last = wide[0].start, min(wide[0].stop, len(labels))
+        surface, n, certain, sums = 0.0, 0, 0.0, np.zeros(3)
+        for top in range(first, last, _PLANES):  # a large volume may lie in a file
+            around = slice(max(top - _FADED - 1, 0), top + _PLANES + _FADED + 1)
+            own = slice(top - around.start, min(top + _PLANES, last) - around.start)
+            found = labels[(around, *wide[1:])] == label
+            smooth = gaussian_filter(found.astype(np.float32), 1.5, mode="nearest")
+            axes = [axis for axis in range(3) if smooth.shape[axis] > 1]
+            slopes = sum(np.gradient(smooth, steps[axis], axis=axis)[own] ** 2 for axis in axes)
+            surface += float(np.sqrt(slopes).sum(dtype=np.float64)) * math.prod(steps)
+            inside = found[own]
+            n += int(np.count_nonzero(inside))
+            for axis, start in enumerate((top, *(part.start for part in wide[1:]))):
+                counts = inside.sum(axis=tuple({0, 1, 2} - {axis}))
+                sums[axis] += counts @ (start + 0.5 + np.arange(len(counts)))
+            if confidence is not None:
+                here = slice(top, top + len(inside))
+                certain += float(confidence[(here, *wide[1:])][inside].sum(dtype=np.float64))
+        centre = map(_tidy, (sums / n * steps).tolist())
+        sure = None if confidence is None else round(certain / n, _DIGITS)
         about = label, "".join(names[label - 1 : label]), colours[label - 1]
         values = n, n / total, _tidy(n * math.prod(steps)), float(f"{surface:.5g}")
         rows.append(VolumeRow._make((*about, *values, *centre, voxel_size.unit, sure)))

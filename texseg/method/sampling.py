@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.channels.axes import of_each, shortened
 from texseg.counts.grid import CellGrid
 from texseg.method.labelling import Window
 from texseg.pixels.label import connected_parts
@@ -24,6 +25,9 @@ from texseg.progress import expected_memory
 CROP_SIDE = 512
 CROPS = 16
 """Textures are learned from this many crops of this side; see ``benchmarks/blocks.py``."""
+
+SIDE_IN_SPACE, CROPS_IN_SPACE = 96, 8  # of volumes; they are spread evenly, without a look at the rest
+CROP_OF_STACK = 8, 256, 256  # of a stack, whose textures lie in its planes
 
 NO_DATA = "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
 
@@ -145,10 +149,14 @@ class Stranger(NamedTuple):
 
 
 def placed(*windows: Window) -> str:
-    """Put rows and columns into words, of three places at most."""
+    """Put rows and columns (of volumes, planes first) into words, of three places at most."""
+    names = ("planes", "rows", "columns")
     text = "; ".join(
-        f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
-        for rows, columns in windows[:3]
+        ", ".join(
+            f"{name} {part.start} to {part.stop - 1}"
+            for name, part in zip(names[-len(window) :], window, strict=True)
+        )
+        for window in windows[:3]
     )
     return text + (f" and {len(windows) - 3} other places" if len(windows) > 3 else "")
 
@@ -172,10 +180,14 @@ class _Survey(NamedTuple):
         return 1 - self.tables @ self.tables[which].T
 
 
-def crop_count(memory: int | None, n_channels: int) -> int:
+def crop_count(memory: int | None, n_channels: int, n_axes: int = 2) -> int:
     """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
-    counts = range(1 if memory is not None else CROPS, CROPS + 1)
-    fitting = [n for n in counts if expected_memory(n * CROP_SIDE**2, n_channels) <= (memory or math.inf)]
+    most, size = (CROPS, CROP_SIDE**2) if n_axes == 2 else (CROPS_IN_SPACE, SIDE_IN_SPACE**3)
+    fitting = [
+        n
+        for n in range(1 if memory is not None else most, most + 1)
+        if expected_memory(n * size, n_channels, n_axes=n_axes) <= (memory or math.inf)
+    ]
     return max(fitting, default=1)
 
 
@@ -183,18 +195,23 @@ def read_crops(
     source: Any,
     random_state: Any = 0,
     n_crops: int = CROPS,
-    side: int = CROP_SIDE,
+    side: Any = None,
     places: Sequence[Window] = (),
 ) -> tuple[SceneSample, list[Any]]:
     """Choose crops of a scene by what they show; give them, and the pixels and mask of those that hold data.
+
+    Of volumes the sample is even, by a ``side`` for each axis.
 
     ``source`` has ``shape`` and ``read(window)``, see :func:`texseg.blocks.label_blocks`. In up to a quarter
     of the crops ``places`` are shown, whatever else is.
     """
     seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
-    n_crops = min(n_crops, math.prod(-(-length // side) for length in source.shape))
+    is_image = len(source.shape) == 2
+    side = side or (CROP_SIDE if is_image else SIDE_IN_SPACE)
+    n_crops = min(n_crops, math.prod(shortened(source.shape, of_each(side, len(source.shape)))))
     sample = SceneSample(sample_windows(source.shape, seed, n_crops, side))
-    if any(part.stop - part.start < n for part, n in zip(sample.windows[0], source.shape, strict=True)):
+    parts = zip(sample.windows[0], source.shape, strict=True)
+    if is_image and any(part.stop - part.start < n for part, n in parts):
         survey = _survey(source, thinned=True)
         if not survey.held:  # data may lie where nothing was looked at
             survey = _survey(source, thinned=False)
@@ -211,7 +228,7 @@ def read_crops(
     windows = [*sample.windows[: n_crops - len(shown)], *(window for window, _ in shown)]
     sample = sample._replace(windows=windows)
     crops = [source.read(window) for window in sample.windows]
-    kept = [i for i, crop in enumerate(crops) if valid_pixels(*crop[:2]).any()]
+    kept = [i for i, crop in enumerate(crops) if valid_pixels(crop[0], crop[1], len(source.shape)).any()]
     if not kept:
         raise ValueError(NO_DATA)
     again = []
@@ -382,19 +399,23 @@ def _of_neighbours(places: NDArray[np.intp], tables: NDArray[np.float32]) -> NDA
 
 
 def sample_windows(
-    shape: tuple[int, int], random_state: int = 0, n_crops: int = CROPS, side: int = CROP_SIDE
+    shape: tuple[int, ...], random_state: int = 0, n_crops: int = CROPS, side: Any = CROP_SIDE
 ) -> list[Window]:
     """Spread crops evenly: one at random in each field of a grid."""
-    H, W = shape
-    height, width = min(side, H), min(side, W)
-    n_rows = max(1, min(n_crops, round(math.sqrt(n_crops * H / W))))
-    n_columns = max(1, round(n_crops / n_rows))
+    sides = list(map(min, of_each(side, len(shape)), shape))
+    fields, left = [], float(n_crops)
+    for axis, length in enumerate(shape):
+        others = shape[axis + 1 :]
+        share = (left * length ** len(others) / math.prod(others)) ** (1 / (1 + len(others)))
+        n = max(1, min(n_crops, round(share)) if others else round(left))
+        fields.append(list(itertools.pairwise(np.linspace(0, length, n + 1))))
+        left = n_crops / math.prod(map(len, fields))
     rng = np.random.default_rng(random_state)
-    rows, columns = np.linspace(0, H, n_rows + 1), np.linspace(0, W, n_columns + 1)
-    windows: dict[tuple[int, int], Any] = {}
-    for top, bottom in zip(rows, rows[1:], strict=False):
-        for left, right in zip(columns, columns[1:], strict=False):
-            y = min(int(top + rng.random() * max(0.0, bottom - top - height)), H - height)
-            x = min(int(left + rng.random() * max(0.0, right - left - width)), W - width)
-            windows[y, x] = slice(y, y + height), slice(x, x + width)
+    windows: dict[tuple[int, ...], Window] = {}
+    for field in itertools.product(*fields):
+        starts = tuple(
+            min(int(low + rng.random() * max(0.0, high - low - wide)), length - wide)
+            for (low, high), wide, length in zip(field, sides, shape, strict=True)
+        )
+        windows[starts] = tuple(slice(at, at + wide) for at, wide in zip(starts, sides, strict=True))
     return list(windows.values())

@@ -199,6 +199,8 @@ class Textures:
         cells = _BAND * self.cell
         if self.strokes is not None:
             cells += math.ceil(self.strokes.sides.max() / 2) * self.cell
+        if len(self.features.bank.spacing) == 3:  # farther, too little is felt to change a label
+            return self.features.bank.halo + max(cells, windows)
         return self.features.reach + max(cells, windows)
 
     def read(self, scene: Scene, smoothness: float) -> Reading:

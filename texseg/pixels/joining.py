@@ -21,7 +21,7 @@ class BlockParts(NamedTuple):
     sums: NDArray[np.float64]  # (n, K), scores of small parts summed over their pixels
     pairs: NDArray[np.int64]  # (m, 2), parts that touch
     edges: tuple[NDArray[np.int64], ...]
-    """Part of each pixel along both ends of each axis: top, bottom, left, right; -1 without data."""
+    """Part of each pixel along both ends of each axis (top, bottom, left, right), flat; -1 without data."""
 
 
 def parts_of_block(
@@ -47,7 +47,7 @@ def parts_of_block(
         flat,
         np.stack(sums, axis=1) if n else np.empty((0, len(scores))),
         np.unique(pairs, axis=0),
-        tuple(way[end].astype(np.int64) - 1 for way in ways[::-1] for end in (0, -1)),
+        tuple(way[end].ravel().astype(np.int64) - 1 for way in ways[::-1] for end in (0, -1)),
     )
 
 
@@ -140,9 +140,9 @@ def joined_labels(
 
 
 def _edges(blocks: Mapping[tuple[int, ...], Any]) -> tuple[NDArray[np.int64], ...]:
-    """Parts along the ends of both axes of blocks side by side, given their edges and names of parts."""
+    """Parts along the ends of all axes of blocks side by side, given their edges and names of parts."""
     found = []
-    for axis in (0, 1):
+    for axis in range(len(min(blocks))):
         for side, end in enumerate((min, max)):
             outer = end(place[axis] for place in blocks)
             own = [blocks[place] for place in sorted(blocks) if place[axis] == outer]

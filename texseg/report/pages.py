@@ -80,7 +80,7 @@ def write_report(
     title: str | None = None,
     source: str | os.PathLike[str] | None = None,
     command: Sequence[str] = (),
-    overview_of: tuple[int, int] | None = None,
+    overview_of: tuple[int, ...] | None = None,
     pixel_size: Sequence[Any] | None = None,
 ) -> ReportEntry:
     """Write one self-contained HTML file about a segmentation.
