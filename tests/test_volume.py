@@ -188,8 +188,8 @@ def test_planes_that_are_coupled_change_less_and_are_not_less_right(stack):
     for coupling in (0.0, 0.5):
         labels = TextureSegmenter(2, planes="z", plane_coupling=coupling, cue="texture").fit(stack[0]).labels_
         found[coupling] = right(labels, stack[1]), (labels[1:] != labels[:-1]).mean()
-    assert found[0.5][0] >= found[0.0][0] - 0.002
-    assert found[0.5][1] < found[0.0][1] / 3
+    assert found[0.5][0] >= found[0.0][0]
+    assert found[0.5][1] < found[0.0][1] / 5
 
 
 def test_without_coupling_a_stack_has_the_labels_of_its_planes_as_images(stack):

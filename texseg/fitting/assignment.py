@@ -169,7 +169,8 @@ class PottsField:
 
     ``presence`` (N,) says how much each site counts as a neighbour, 0 to 1; by default ``row_weights``
     relative to the largest of them. With a ``coupling`` the first of three axes counts planes: those on
-    either side count by it times a Gaussian of their distance, relative to 1 for the site's own plane.
+    either side count by it times a Gaussian of their distance, relative to 1 for the site's own plane; all
+    together they count as one, so that maps are not smoothed more within planes.
     """
 
     def __init__(
@@ -183,7 +184,8 @@ class PottsField:
     ) -> None:
         several: Any = shape if np.ndim(shape[0]) else [shape]
         self.grids = [tuple(map(int, one)) for one in several]
-        self.through = through_planes(sigma, coupling)
+        through = through_planes(sigma, coupling)
+        self.through = through / through.sum()
         self.strength = strength
         self.sigma = sigma
         self.n_sweeps = n_sweeps
@@ -266,13 +268,12 @@ class PottsField:
 
 
 def through_planes(sigma: float, coupling: float | None) -> Floats:
-    """Weights of the planes before, at and after a site: a Gaussian, or as `PottsField` says of couplings."""
+    """Weights of the planes before, at and after a site: a Gaussian, or as of `PottsField` for couplings."""
     reach = int(4 * sigma) + 1
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
-    if coupling is None:
-        return weights / weights.sum()
-    weights *= coupling
-    weights[reach] = 1
+    if coupling is not None:
+        weights *= coupling
+        weights[reach] = 1
     return weights
 
 
