@@ -169,14 +169,9 @@ def _fit_second(X: Array, drawn: list[_Hybrid], family: Family) -> _Hybrid:
     logs = sum(pair_logs(X, d.first, last.second, family)[points, d.z1] for d in drawn) / len(drawn)
     z2 = (logs + np.log(last.shares)).argmax(axis=1)
     offsets = np.cumsum([0] + [len(d.first[0]) for d in drawn[:-1]])
-    second = family.resample_second(
-        None,
-        np.tile(X, (len(drawn), 1)),
-        np.concatenate([d.z1 + offset for d, offset in zip(drawn, offsets, strict=True)]),
-        np.tile(z2, len(drawn)),
-        concatenate(*(d.first for d in drawn)),
-        last.second,
-    )
+    z1 = np.concatenate([d.z1 + offset for d, offset in zip(drawn, offsets, strict=True)])
+    first, every = concatenate(*(d.first for d in drawn)), np.tile(X, (len(drawn), 1))
+    second = family.resample_second(None, every, z1, np.tile(z2, len(drawn)), first, last.second)
     return last._replace(z2=z2, second=second, shares=_shares(z2, K2))
 
 

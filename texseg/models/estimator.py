@@ -199,10 +199,8 @@ class CountEstimator(Scikit):
 
     def to_frame(self, names: Sequence[str] | None = None) -> Any:
         """Return ``components_`` as a `pandas.DataFrame`: rows components, columns words."""
-        labels = self._column_names(names)
-        return import_module("pandas").DataFrame(
-            self.components_, index=self.get_feature_names_out(), columns=labels
-        )
+        columns, index = self._column_names(names), self.get_feature_names_out()
+        return import_module("pandas").DataFrame(self.components_, index, columns)
 
     def _column_names(self, names: Sequence[str] | None) -> list[str]:
         check_is_fitted(self)
@@ -212,14 +210,8 @@ class CountEstimator(Scikit):
     def _checked(self, X: Any, name: str, reset: bool) -> CountMatrix:
         owner = type(self).__name__
         if not is_implicit(X):
-            X = validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse="csr",
-                dtype=(np.float64, np.float32),
-                ensure_non_negative=True,
-            )
+            kind = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_non_negative": True}
+            X = validate_data(self, X, reset=reset, **kind)
         elif reset:
             self.n_features_in_ = X.shape[1]
         elif X.shape[1] != self.n_features_in_:
@@ -237,9 +229,8 @@ class CountEstimator(Scikit):
     def _check_weights(self, sample_weight: Any, n: CountMatrix) -> NDArray[np.float64] | None:
         if sample_weight is None:
             return None
-        weights = _check_sample_weight(
-            sample_weight, np.empty((n.shape[0], 1)), ensure_non_negative=True
-        ).astype(float)
+        rows = np.empty((n.shape[0], 1))
+        weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True).astype(float)
         if not (weights * row_totals(n)).any():
             raise ValueError(
                 f"{type(self).__name__} got sample_weight of zero for every row with occurrences"
@@ -496,29 +487,17 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             mixing, profiles = model.prediction(params, posteriors)
             return heldout_log_likelihood(mixing, profiles, data.validation)
 
-        judged = data.validation is not None
-        schedule, growth, n_clusters = [beta], None, 1
+        n, schedule, n_clusters = data.counts, [beta], getattr(self, self._size_parameters[0])
+        options: dict[str, Any] = {"row_weights": data.weights, "rng": rng, "start": start, "tol": self.tol}
+        options |= {"over_relax": self.over_relaxation and not plain_steps, "perturbation": 0.0}
+        if judged := data.validation is not None:
+            options |= {"validation": judge, "patience": PATIENCE}
         if start is None:
-            growth, n_clusters = "split-merge", getattr(self, self._size_parameters[0])
-            first = critical_beta(model, data.counts, rng, data.weights)
-            schedule = geometric_schedule(min(beta, HOTTER * first), beta, COOLING)
+            options |= {"growth": "split-merge", "n_clusters": n_clusters}
+            hottest = HOTTER * critical_beta(model, n, rng, data.weights)
+            schedule = geometric_schedule(min(beta, hottest), beta, COOLING)
         kept, history, steps = None, [], 0
-        for state in anneal(
-            model,
-            data.counts,
-            schedule,
-            row_weights=data.weights,
-            start=start,
-            growth=growth,
-            n_clusters=n_clusters,
-            rng=rng,
-            validation=judge if judged else None,
-            patience=PATIENCE if judged else None,
-            over_relax=self.over_relaxation and not plain_steps,
-            perturbation=0.0,
-            tol=self.tol,
-            max_steps=plain_steps or self.max_iter,
-        ):
+        for state in anneal(model, n, schedule, max_steps=plain_steps or self.max_iter, **options):
             history.append(FitRecord(state.beta, state.free_energy, state.heldout, state.step))
             if kept is None or not judged or state.heldout > kept.heldout:
                 kept = state
@@ -527,10 +506,8 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 converged, steps = steps < self.max_iter, 0
         assert kept is not None
         if start is None:
-            params, posteriors = model.with_empty(
-                kept.params, kept.posteriors, n_clusters, groups_of(data.counts)
-            )
-            kept = kept._replace(params=params, posteriors=posteriors)
+            all_of_them = model.with_empty(kept.params, kept.posteriors, n_clusters, groups_of(n))
+            kept = kept._replace(params=all_of_them[0], posteriors=all_of_them[1])
         return Run(kept._replace(step=state.step, converged=converged), history)
 
     def _keep(self, model: Any, run: Run) -> None:

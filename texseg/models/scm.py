@@ -84,9 +84,8 @@ class TwoSidedClustering(Model):
         dtype, margins = base.working_dtype(n), params.margins
         n_J = np.asarray(n @ params.columns.astype(dtype), dtype=dtype)
         scores = n_J @ base.log_floored(association(params), dtype).T
-        rows, f_rows = self.posterior(
-            base.per_site(scores, row_weights), beta, params.row_weights, None, row_weights
-        )
+        of_site = base.per_site(scores, row_weights)
+        rows, f_rows = self.posterior(of_site, beta, params.row_weights, None, row_weights)
         row_prior = f_rows + beta * float((rows * scores).sum(dtype=np.float64))
         middle = _m_step(n_J, Sides(rows, params.columns), margins, row_weights)
         scores = np.asarray(n.T @ rows, dtype=dtype) @ base.log_floored(association(middle), dtype)
@@ -102,13 +101,10 @@ class TwoSidedClustering(Model):
     def by_weight(self, params: Blocks, posteriors: Sides) -> tuple[Blocks, Sides]:
         """Return parameters and posteriors with the heaviest clusters of rows and of columns first."""
         rows, columns = base.heaviest_first(params.row_weights), base.heaviest_first(params.column_weights)
-        return Blocks(
-            params.joint[rows][:, columns],
-            params.row_weights[rows],
-            params.column_weights[columns],
-            params.columns[:, columns],
-            params.margins,
-        ), Sides(posteriors.rows[:, rows], posteriors.columns[:, columns])
+        weights = params.row_weights[rows], params.column_weights[columns]
+        moved = Sides(posteriors.rows[:, rows], posteriors.columns[:, columns])
+        joint = params.joint[rows][:, columns]
+        return Blocks(joint, *weights, params.columns[:, columns], params.margins), moved
 
     def fold_in(self, n: CountMatrix, params: Blocks, beta: float) -> Floats:
         """Assign new rows, ``I`` (N, K), with the columns and the association fixed."""
