@@ -63,9 +63,8 @@ class Parameter(NamedTuple):
     @property
     def choices(self) -> tuple[str, ...]:
         """The texts that are allowed; empty for any other type."""
-        return next(
-            (typing.get_args(each) for each in self.members if typing.get_origin(each) is Literal), ()
-        )
+        literals = (typing.get_args(each) for each in self.members if typing.get_origin(each) is Literal)
+        return next(literals, ())
 
     @property
     def base(self) -> type | None:
@@ -436,11 +435,8 @@ def takes_parameters(function: _F) -> _F:
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     keyword, named = inspect.Parameter.KEYWORD_ONLY, signature.parameters
-    others = [
-        inspect.Parameter(name, keyword, default=row.default, annotation=row.annotation)
-        for name, row in PARAMETERS.items()
-        if name not in named
-    ]
+    rows = [row for row in PARAMETERS.values() if row.name not in named]
+    others = [inspect.Parameter(r.name, keyword, default=r.default, annotation=r.annotation) for r in rows]
     vars(function)["__signature__"] = signature.replace(parameters=[*own, *others])
     return function
 

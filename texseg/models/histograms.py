@@ -63,12 +63,8 @@ class HistogramClustering(ClusteringModel):
             return super().step(n, params, beta, posteriors, row_weights)
         (K, M), N = params.profiles.shape, n.shape[0]
         given, new = Profiles(*map(_doubles, params)), Profiles(np.empty((K, M)), np.empty(K))
-        stats, planes, energy = (
-            Stats(np.empty((K, M)), np.empty(K)),
-            np.empty((K, N), np.float32),
-            np.empty(1),
-        )
-        results = planes, *stats, *new, energy
+        stats, planes = Stats(np.empty((K, M)), np.empty(K)), np.empty((K, N), np.float32)
+        results = planes, *stats, *new, (energy := np.empty(1))
         kernels.step(*n.scaled, *given, self._behind, *results, N, M, n.n_channels, float(beta), self.share)
         return Step(new, float(energy[0]), planes.T, stats)
 
@@ -125,9 +121,8 @@ class HistogramClustering(ClusteringModel):
     def _halved(self, n: CountMatrix, stats: Stats, kept: Stats, beta: float, row_weights: Weights) -> Floats:
         """E-step within every cluster between two halves, of which one is ``kept``: its fractions (N, K)."""
         groups, left = groups_of(n), np.maximum(stats.counts - kept.counts, 0)
-        one, other = (
-            base.log_floored(self._mixed(self.normalised(part, groups))) for part in (kept.counts, left)
-        )
+        parts = (self._mixed(self.normalised(part, groups)) for part in (kept.counts, left))
+        one, other = map(base.log_floored, parts)
         share = (kept.sizes / np.maximum(stats.sizes, _TINY)).clip(0, 1)
         weights = np.stack([share, 1 - share], axis=-1)
         dtype = base.working_dtype(n)
@@ -162,10 +157,9 @@ class HistogramClustering(ClusteringModel):
         """Add clusters without members, of the mean profile, until there are ``n_clusters``."""
         missing = n_clusters - len(params.weights)
         mean = base.normalise_profiles(params.weights[None] @ params.profiles, groups)
-        return Profiles(
-            np.concatenate([params.profiles, np.repeat(mean, missing, axis=0)]),
-            np.concatenate([params.weights, np.zeros(missing)]),
-        ), np.pad(posteriors, ((0, 0), (0, missing)))
+        profiles = np.concatenate([params.profiles, np.repeat(mean, missing, axis=0)])
+        all_of_them = Profiles(profiles, np.pad(params.weights, (0, missing)))
+        return all_of_them, np.pad(posteriors, ((0, 0), (0, missing)))
 
     def instabilities(
         self,
