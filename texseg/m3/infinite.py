@@ -115,8 +115,7 @@ class InfiniteM3(SampledM3):
         samples = [_keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
         return samples, Trace(*map(np.array, zip(*traced, strict=True)))
 
-    def _first(self, *args: Any) -> Chain:
-        return first_state(*args)
+    _first = staticmethod(first_state)
 
     def _allowed(self) -> Iterator[Allowed]:
         yield from super()._allowed()
