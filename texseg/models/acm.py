@@ -97,18 +97,17 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
     def _starts(self, model: HistogramClustering, data: Data, rng: Rng) -> Iterator[Any]:
         yield from [None] * self.n_init if data.start is None else [data.start]
 
-    def _rivals(
-        self, model: HistogramClustering, data: Data, runs: list[Run], rng: Rng
-    ) -> list[tuple[Any, Run]]:
-        """Merge down the clusters of all runs; what one run has missed another may have found."""
+    def _runs(self, model: HistogramClustering, data: Data, rng: Rng) -> list[tuple[Any, Run]]:
+        """Merge down the clusters of all runs, too; what one run has missed another may have found."""
+        runs = super()._runs(model, data, rng)
         if data.beta is None or len(runs) == 1:
-            return []
-        found = [run.state.params for run in runs]
+            return runs
+        found = [run.state.params for _, run in runs]
         weights = np.concatenate([params.weights for params in found]) / len(found)
         every = Profiles(np.concatenate([params.profiles for params in found]), weights)
         options: dict[str, Any] = {"beta": data.beta, "row_weights": data.weights}
         start = merge_down(HistogramClustering(), data.counts, every, self.n_clusters, **options)
-        return [(model, self._descend(model, data, start, data.beta, rng))]
+        return [*runs, (model, self._descend(model, data, start, data.beta, rng))]
 
 
 @settings

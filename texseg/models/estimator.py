@@ -303,10 +303,6 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def _starts(self, model: Any, data: Data, rng: Rng) -> Iterator[Any]:
         """Yield initial parameters, for a single temperature; None to cool and grow from one cluster."""
 
-    def _rivals(self, model: Any, data: Data, runs: list[Run], rng: Rng) -> list[tuple[Any, Run]]:
-        """Return runs of another kind, to compete with those from `_starts`."""
-        return []
-
     def _publish(self, model: Any, params: Any, posteriors: Any) -> None:
         """Set the attributes that only this model has."""
 
@@ -391,9 +387,10 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return self._refine(*self._search(self._model(data), data, rng), data, rng)
 
     def _search(self, model: Any, data: Data, rng: Rng) -> tuple[Any, Run]:
-        """Best of the starts and their rivals."""
-        found = [(model, self._tempered(model, data, start, rng)) for start in self._starts(model, data, rng)]
-        return best_of(found + self._rivals(model, data, [run for _, run in found], rng))
+        return best_of(self._runs(model, data, rng))
+
+    def _runs(self, model: Any, data: Data, rng: Rng) -> list[tuple[Any, Run]]:
+        return [(model, self._tempered(model, data, start, rng)) for start in self._starts(model, data, rng)]
 
     def _tempered(self, model: Any, data: Data, start: Any, rng: Rng, coldest: float | None = None) -> Run:
         """One run from ``start`` at the requested temperature, or at the best one on held-out data."""
