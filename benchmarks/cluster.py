@@ -117,7 +117,7 @@ def main() -> None:
     image = np.concatenate([np.concatenate([image, image[::-1]]), np.concatenate([image, image[::-1]])], 1)
     model = TextureSegmenter(K, random_state=0).fit(mirrored(512))
     small = plan_blocks(image.shape, model.textures_)
-    request, seen, seconds = Request(preview=64, looks=True), {}, []
+    request, seen, seconds = Request(preview=64, finds_novelty=True), {}, []
     for place in itertools.product(range(_SEEN), repeat=2):
         start = time.process_time()
         seen[place] = read_block(ArrayWindows(image), place, small, model.textures_, request)

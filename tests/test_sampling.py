@@ -130,14 +130,14 @@ def test_the_record_of_a_large_image_tells_the_crops(planted, tmp_path):
 def test_what_shares_the_label_of_others_is_said_with_its_place(planted):
     """Labels as of a model that does not distinguish the patch."""
     sample, crops = read_crops(ArrayWindows(planted), 0, 6, 384)
-    (found,) = sample.strangers([np.ones(pixels.shape, np.int32) for pixels, _ in crops])
+    (found,) = sample.novelties([np.ones(pixels.shape, np.int32) for pixels, _ in crops])
     assert share_of_patch(found.place) > 0.4 and 0.005 < found.share < 0.05
     assert share_of_patch(sample.windows[found.crop]) > 0.4
     right = [np.ones(pixels.shape, np.int32) for pixels, _ in crops]
     for labels, (rows, columns) in zip(right, sample.windows, strict=True):
         y, x = (np.arange(part.start, part.stop) for part in (rows, columns))
         labels[np.ix_((y >= 640) & (y < 1100), (x >= 1700) & (x < 2160))] = 2
-    assert sample.strangers(right) == []
+    assert sample.novelties(right) == []
 
 
 def test_what_was_unexplained_starts_a_texture_where_it_shares_a_label(planted):
@@ -146,9 +146,9 @@ def test_what_was_unexplained_starts_a_texture_where_it_shares_a_label(planted):
     assert share_of_patch(sample.windows[again.crop]) > 0.3 and again.place == PATCH
     sample = sample._replace(survey=None)
     same = [np.ones(pixels.shape, np.int32) for pixels, _ in crops]
-    assert sample.strangers(same) == [again]
+    assert sample.novelties(same) == [again]
     own = [image + (number == again.crop) for number, image in enumerate(same)]
-    assert sample.strangers(own) == [] and sample.record()["again"] == 1
+    assert sample.novelties(own) == [] and sample.record()["again"] == 1
 
 
 @pytest.mark.parametrize("grow", [True, False])

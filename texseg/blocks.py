@@ -53,7 +53,7 @@ PLANES = 12
 
 SHARD = 16  # blocks side by side, whose labels one file of a zarr array holds
 
-ODD = 10_000  # pixels of a part that no texture explains, from which on it is learned, or said
+NOVEL_PART = 10_000  # pixels of a part that no texture explains, from which on it is learned, or said
 
 _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser
 
@@ -172,7 +172,7 @@ class Request(NamedTuple):
     confidence: bool = False
     preview: int = 0
     """Side in pixels of the squares averaged for a reduced image; it divides the side of the blocks."""
-    looks: bool = False  # for what no texture explains
+    finds_novelty: bool = False  # what no texture explains
 
     def small(self, textures: Textures) -> float:
         """Pixels; smaller parts may be given to a neighbour."""
@@ -193,17 +193,18 @@ def read_block(
         except NoValidPixels:
             shape = tuple(part.stop - part.start for part in inside)
             reading = empty_reading(shape, len(textures.profiles), blocks.shape)
-            strange: NDArray[np.bool_] | None = np.zeros(shape, bool)
+            novel: NDArray[np.bool_] | None = np.zeros(shape, bool)
         else:
             planes = with_bands_of(features, planes)
             scene = scene_of(encode(planes, features), planes, features)
             read, small = textures.read(scene, request.smoothness), request.small(textures)
             reading = reading_of(read, scene.mask, small, inside, origin, blocks.shape)
-            looks = request.unknown or request.looks
-            strange = textures.unfamiliar(scene)[inside].copy() if looks else None
+            is_wanted = request.unknown or request.finds_novelty
+            novel = textures.novelty(scene)[inside].copy() if is_wanted else None
     preview = _reduced(pixels[inside], request.preview) if request.preview else None
-    odd = _largest_part(strange, origin) if request.looks and strange is not None else None
-    reading = reading._replace(strange=strange if request.unknown else None, preview=preview, odd=odd)
+    largest = _largest_part(novel, origin) if request.finds_novelty and novel is not None else None
+    novel = novel if request.unknown else None
+    reading = reading._replace(novel=novel, preview=preview, largest_novel=largest)
     if not request.confidence:
         return reading._replace(confidence=None, small=None, of_small=None)
     sure, of_small = (
@@ -231,16 +232,16 @@ def read_blocks(
 
     def work(place: Place) -> NDArray[np.integer] | None:
         if place in store:
-            return store[place].odd
+            return store[place].largest_novel
         store[place] = reading = read_block(source, place, blocks, textures, request)
-        return reading.odd
+        return reading.largest_novel
 
     done, found = map_in_order(work, blocks, n_jobs), []
     if client is not None:
         done = _by_workers(client, client.map(work, list(blocks), pure=False))
     with one_blas_thread():
-        for n_done, odd in enumerate(itertools.chain([None], done)):
-            found += [] if odd is None or odd[0] < ODD else [odd.tolist()]
+        for n_done, part in enumerate(itertools.chain([None], done)):
+            found += [] if part is None or part[0] < NOVEL_PART else [part.tolist()]
             if tell is not None:
                 tell(n_done, len(blocks))
     ends = [ends for _, *ends in sorted(found, reverse=True)]

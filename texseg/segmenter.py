@@ -131,7 +131,7 @@ class Segmenter(Editable):
             divider = Divider(learned.settings, rng, tell, () if sample is None else sample.windows)
             fit = divider.divide(learned.scenes, learned.features, learned.n_classes)
             if sample is not None:
-                fit = _with_strangers(divider, fit, sample, settings)
+                fit = _with_novelties(divider, fit, sample, settings)
         ground = profile_of_ground(
             learned.originals, [scene.ground for scene in learned.scenes], fit.textures.features
         )
@@ -291,11 +291,11 @@ class Segmenter(Editable):
         check_flags(unknown=unknown, rescale=rescale)
         results, sure = [], []
         for scene in self._scenes(X, mask, rescale):
-            strange = self.textures_.unfamiliar(scene) if unknown else None
+            novel = self.textures_.novelty(scene) if unknown else None
             labels, confidence = label_scene(scene, self.textures_, self._smoothness, self.min_size)
-            if strange is not None:
+            if novel is not None:
                 known = labels == 0 if scene.ground is None else (labels == 0) | scene.ground
-                labels[strange & ~known], confidence[strange & ~known] = self.n_segments_ + 1, 0
+                labels[novel & ~known], confidence[novel & ~known] = self.n_segments_ + 1, 0
             results.append(labels)
             sure.append(confidence)
         if unknown:
@@ -468,20 +468,20 @@ class Segmenter(Editable):
         self.cue_: Literal["texture", "values"] = "texture" if features.has_filters else "values"
 
 
-def _with_strangers(divider: Divider, fit: Division, sample: SceneSample, settings: Settings) -> Division:
+def _with_novelties(divider: Divider, fit: Division, sample: SceneSample, settings: Settings) -> Division:
     """Let parts of crops that look unlike their segment be textures, if they likely are; say what is left."""
     if not fit.textures.features.has_filters or settings.model != "acm" or settings.smoothness == 0:
         return fit
-    before, kinds = len(fit.textures.profiles), sample.strangers([labels for labels, _ in fit.labelled])
+    before, found = len(fit.textures.profiles), sample.novelties([labels for labels, _ in fit.labelled])
     most = settings.k_max if settings.n_segments is None and settings.grow else before
-    fit = divider.with_kinds(fit, [kind.cells(fit.search.grids) for kind in kinds], most)
+    fit = divider.with_novelties(fit, [one.cells(fit.search.grids) for one in found], most)
     after = len(fit.textures.profiles)
     if after > before:
         warn(
             f"the number of segments grew from {before} to {after}, for what is rare in the scene; "
             "grow=False (--no-grow) keeps it"
         )
-    left = sorted(sample.strangers([labels for labels, _ in fit.labelled]), key=lambda kind: kind.share)
+    left = sorted(sample.novelties([labels for labels, _ in fit.labelled]), key=lambda one: one.share)
     if left:
         warn(
             f"unlike most of its segment: {'; '.join(map(str, left[:_MOST_SAID]))}: if that is another "

@@ -404,19 +404,19 @@ def _label_by_blocks(
             callback(Progress("blocks", done, total, share))
 
     messages, choice = [parts.message] * bool(parts.message), ""
-    odd: list[Any] = []
+    novel: list[Any] = []
     may_grow = work.parameters.get("n_segments") is not None or work.parameters.get("grow")
     while True:
         if model is None:
-            model, sample = _fit_crops(scene, work, callback, odd)
+            model, sample = _fit_crops(scene, work, callback, novel)
             choice = in_words(getattr(model, "selection_", None))
             model = parts.keep_model(model, sample)
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
         options: dict[str, Any] = {"n_jobs": n_jobs, "tell": tell, "client": client}
-        odd = blocks.read_blocks(scene, model.textures_, plan, request, parts, **options)
-        if not (odd and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS):
+        novel = blocks.read_blocks(scene, model.textures_, plan, request, parts, **options)
+        if not (novel and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS):
             break
-        messages.append(f"labelled again, with textures of what none explained at first: {placed(*odd)}")
+        messages.append(f"labelled again, with textures of what none explained at first: {placed(*novel)}")
         model, parts = None, PartsFolder(parts.folder, made, resume=False)
     found = blocks.join_blocks(model.textures_, plan, request, parts, client)
     largest, sides = model.n_segments_ + work.unknown, " x ".join(map(str, dict.fromkeys(plan.sides)))
@@ -433,9 +433,9 @@ def _label_by_blocks(
     if step > 1:
         said += f"; overlay, confidence and report have 1/{step} of the size"
     messages.append(said)
-    if odd:
+    if novel:
         remedy = f"if that is another texture, try -k {model.n_segments_ + 1}"
-        messages.append(f"no texture explains {placed(*odd)}: {remedy}")
+        messages.append(f"no texture explains {placed(*novel)}: {remedy}")
     messages += [f"textures learned from {sample.pop('words')}"] if sample else []
     about: Any = {"parts": parts, "sample": sample, "volume": volume}
     return Labelled(pages, model, largest, choice, tuple(messages), **about)

@@ -41,7 +41,7 @@ _FILES = ("labels.npy", "confidence.npy")  # the same of volumes
 _BLOCK = re.compile(r"\d+(_\d+)+\.npz")
 _LARGEST_TEXT = 2**26  # bytes of a record or a plan
 _EDGES = ("top", "bottom", "left", "right", "front", "back")  # of volumes the last axis is called so
-_OPTIONAL = ("strange", "confidence", "preview", "small", "of_small", "odd")
+_OPTIONAL = ("novel", "confidence", "preview", "small", "of_small", "largest_novel")
 
 
 def digest_of(path: Path) -> str:

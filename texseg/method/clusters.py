@@ -161,14 +161,14 @@ class Search:
         is_rare = self.cells.sizes @ unlike < _RARE * self.cells.sizes.sum()
         return unlike if is_likely and is_rare else None
 
-    def with_kinds(self, profiles: Floats, kinds: Sequence[NDArray[np.bool_]], most: int) -> Floats:
+    def with_novelties(self, profiles: Floats, novelties: Sequence[NDArray[np.bool_]], most: int) -> Floats:
         """Profiles (k, M), k up to ``most``, with textures that start from some cells (N,) each.
 
         Each is tried as one more cluster. If all are likely textures then, it is added; if two others are
         likely one, it takes the place of one of them.
         """
-        for kind in kinds:
-            k, start = len(profiles), self.cells.profiles(kind[:, None].astype(np.float32))
+        for cells in novelties:
+            k, start = len(profiles), self.cells.profiles(cells[:, None].astype(np.float32))
             fit, tree, is_likely = self._with_last(np.concatenate([profiles, start]))
             if is_likely and k < most:
                 profiles = fit.profiles

@@ -74,10 +74,10 @@ class Divider:
             self._note_one_more(search, unlike)
         return division
 
-    def with_kinds(self, found: Division, kinds: Sequence[NDArray[np.bool_]], most: int) -> Division:
-        """Divide again with textures that start from some cells (N,) each, see `Search.with_kinds`."""
+    def with_novelties(self, found: Division, novelties: Sequence[NDArray[np.bool_]], most: int) -> Division:
+        """Divide again with textures that start from some cells (N,) each, see `Search.with_novelties`."""
         search, before = found.search, found.textures
-        profiles = search.with_kinds(before.profiles, kinds, most)
+        profiles = search.with_novelties(before.profiles, novelties, most)
         if profiles is before.profiles:
             return found
         textures = _by_energy(search.textures(profiles, before.features))

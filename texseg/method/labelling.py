@@ -29,7 +29,7 @@ class BlockReading(NamedTuple):
 
     labels: NDArray[np.uint8]  # (h, w), from 1; 0 without data
     parts: BlockParts | None  # None when they have been joined
-    strange: NDArray[np.bool_] | None = None
+    novel: NDArray[np.bool_] | None = None
     """(h, w), which pixels no texture explains; None if not requested."""
     confidence: NDArray | None = None
     """(h, w), probability of the labels, or as bytes times 255; None if not requested."""
@@ -38,7 +38,7 @@ class BlockReading(NamedTuple):
     small: NDArray[np.int64] | None = None
     """(n,), flat indices of the pixels of small parts, whose label may change."""
     of_small: NDArray | None = None  # (K, n), probabilities of all textures there, as `confidence`
-    odd: NDArray[np.integer] | None = None
+    largest_novel: NDArray[np.integer] | None = None
     """(5,), pixels of the largest part that no texture explains, first and last + 1 row and column."""
 
 
@@ -102,8 +102,8 @@ def finished(block: BlockReading, names: Names, n_textures: int) -> tuple[NDArra
         which = np.where(c == b, a, np.where(c == a, b, c))
         confidence.ravel()[changed] = block.of_small[which, np.searchsorted(block.small, changed)]
     labels = final + np.int32(1)
-    if block.strange is not None:
-        unknown = block.strange & (labels > 0)
+    if block.novel is not None:
+        unknown = block.novel & (labels > 0)
         labels[unknown] = n_textures + 1
         if confidence is not None:
             confidence[unknown] = 0

@@ -63,7 +63,7 @@ class SceneSample(NamedTuple):
     place: Window | None = None
     """Where most of that lies; None where it is too little to be said."""
     survey: _Survey | None = None  # while a model is fitted
-    again: Sequence[Stranger] = ()
+    again: Sequence[Novelty] = ()
     """What no texture explained that had been learned from the other crops."""
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class SceneSample(NamedTuple):
         kept = {name: value for name, value in self._asdict().items() if name != "survey"}
         return {**kept, "windows": places, "place": place, "again": len(self.again)}
 
-    def strangers(self, labels: list[NDArray[np.int32]]) -> list[Stranger]:
+    def novelties(self, labels: list[NDArray[np.int32]]) -> list[Novelty]:
         """Find what looks unlike most of its label and lies in one place, given the labels of the crops."""
         survey, found = self.survey, [own for own in self.again if own.shares_label(labels)]
         if survey is None or not len(survey.places):
@@ -104,7 +104,7 @@ class SceneSample(NamedTuple):
                 apart[members] <= np.minimum(noise[:, None], noise)
             )
             np.fill_diagonal(alike, True)
-            best: Stranger | None = None
+            best: Novelty | None = None
             for kind in alike[alike.sum(axis=1) >= _FEWEST]:
                 limit, nearest = np.median(noise[kind]), apart[:, kind].min(axis=1)
                 everywhere = (nearest <= limit) & ((own == 0) | (own == label))
@@ -117,12 +117,12 @@ class SceneSample(NamedTuple):
                     share, number = float(everywhere.mean()), int(crop[members[kind][0]])
                     if best is None or share > best.share:
                         starts = survey.places[members[kind]] - [part.start for part in self.windows[number]]
-                        best = Stranger(number, starts, share, _around(survey.places[largest]))
+                        best = Novelty(number, starts, share, _around(survey.places[largest]))
             found += [] if best is None else [best]
         return found
 
 
-class Stranger(NamedTuple):
+class Novelty(NamedTuple):
     """A part of a crop that looks unlike what got the same label, and what is like it."""
 
     crop: int
@@ -239,7 +239,7 @@ def read_crops(
         ]
         starts = np.array(list(itertools.product(*(range(a, max(a, b) + 1, _SIDE // 2) for a, b in ends))))
         share = math.prod(part.stop - part.start for part in place) / math.prod(source.shape)
-        again.append(Stranger(number, starts, share, place))
+        again.append(Novelty(number, starts, share, place))
     return sample._replace(windows=[windows[i] for i in kept], again=again), [crops[i] for i in kept]
 
 

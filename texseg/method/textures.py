@@ -37,7 +37,7 @@ from texseg.threads import give_back, kernels, side_by_side
 
 _CALIBRATION = 0.5  # weight of window scores, and of log posteriors, in calibrated probabilities
 _ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
-_PATCH = 5  # strange windows in a row, each way, that make a pixel unfamiliar
+_PATCH = 5  # novel windows in a row, each way, that make a pixel novel
 _BAND = 3  # cells on either side of a border that its place depends on
 _PART = 5  # cells, side of a square: smaller parts cannot be distinguished from a flaw
 _SMALL_WINDOWS = 1.0  # near borders that were not learned: sides in wavelengths
@@ -144,7 +144,7 @@ class Textures:
     windows: tuple[float, float]
     """Sides in pixels of the windows that judge a larger neighbourhood; see `Settings`."""
     limits: NDArray[np.floating]
-    """(K,), divergence in nats of a window from its texture's profile above which it is unfamiliar."""
+    """(K,), divergence in nats of a window from its texture's profile above which it is novel."""
     confusion: NDArray[np.floating]
     """(K, K), probability that one texture (row) is really another; see `confusion_of_clusters`."""
     borders: BorderClassifier | None = None
@@ -316,21 +316,21 @@ class Textures:
         around = cells.grid.near(2 * _BAND + 1, 1)
         return dilated(foreign.reshape(cells.grid.shape).astype(np.uint8), around).ravel() > 0
 
-    def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
+    def novelty(self, scene: Scene) -> NDArray[np.bool_]:
         """Which pixels none of the textures explains.
 
-        A window is strange if its divergence from the best-fitting profile exceeds that texture's limit.
-        Windows across a border are strange too, so only wide patches of strange windows count. Many scattered
-        missing pixels change the filter responses, and so look strange as well.
+        A window is novel if its divergence from the best-fitting profile exceeds that texture's limit.
+        Windows across a border are novel too, so only wide patches of novel windows count. Many scattered
+        missing pixels change the filter responses, and so look novel as well.
         """
         sites, grids = cell_sites([scene], self.features, self.cell, self.background)
         windows = window_sites(sites, grids, self.features.wavelengths, self.windows)
         labels, divergences = divergence(windows, self._scores(windows))
         (grid,) = grids
-        strange = (divergences / self.limits[labels]).astype(np.float32)
-        strange = strange.reshape((windows.stacks or windows.grids)[0])
+        scores = (divergences / self.limits[labels]).astype(np.float32)
+        scores = scores.reshape((windows.stacks or windows.grids)[0])
         side = grid.near(_PATCH, 1)
-        coarse = dilated(eroded(strange, side), side) > 1
+        coarse = dilated(eroded(scores, side), side) > 1
         for axis, (step, cells) in enumerate(zip(grid.near(WINDOW_STEP, 1), grid.sides, strict=True)):
             coarse = coarse.repeat(step * cells, axis)
         return coarse[tuple(map(slice, scene.shape))]
@@ -354,7 +354,7 @@ class MergedTextures:
         return cls(textures, np.arange(K), np.ones(K))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("features", "cell", "reach", "speck_area", "unfamiliar"):
+        if name not in ("features", "cell", "reach", "speck_area", "novelty"):
             raise AttributeError(name)
         return getattr(self.parts, name)
 
