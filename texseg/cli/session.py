@@ -654,7 +654,7 @@ class Session:
             for k, other in steady_levels(self.labels[image], hierarchy, picture.shown):
                 if self.is_behind:
                     return  # a stroke goes first
-                levels.append(plain_level(k, other, picture.shape))
+                levels.append(plain_level(k, other, picture.shape, picture.shown))
         chosen = None if state.strokes else hierarchy  # the odds are of the number without strokes
         about = (picture.shape, picture.shown, small, chosen, picture.pixel_size and picture.pixel_size[:3])
         content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}

@@ -63,7 +63,6 @@ def level_content(
     parts_of: dict[int, list[Any]] = {}
     for region in region_table(flat, regions=regions, shapes=False):
         parts_of.setdefault(region.label, []).append(region)
-    segments = []
     rows = segment_table(flat, None if confidence is None else film.flat(confidence), names)
     numbers = [row.label for row in rows]
     if bins.dtype.kind == "f":
@@ -73,7 +72,8 @@ def level_content(
         shares = _histograms(labels, numbers, bins, features.n_bins)
     height = labels.size // labels.shape[-1]
     words = describe(labels, numbers, shares, features, look.at((height, labels.shape[-1])))
-    for row, sentence in zip(rows, words, strict=True):
+    found = plain_level(n_segments, labels, shape, shown)
+    for segment, row, sentence in zip(found["segments"], rows, words, strict=True):
         parts = sorted(parts_of[row.label], key=lambda region: -region.pixels)
         listed = [
             p for p in parts[:_MOST_REGIONS] if p is parts[0] or p.pixels >= _SMALLEST_REGION * row.pixels
@@ -81,29 +81,16 @@ def level_content(
         box = slice(row.top, row.bottom), slice(row.left, row.right)
         apart = max(CROP_SIDE, len(flat) // (2 * _MOST_SAMPLES) * (labels.ndim - 2))  # in other planes
         places = deepest_places(flat, row.label, box, _MOST_SAMPLES, apart)
-        segments.append(
-            {
-                "label": row.label,
-                "name": row.name,
-                "pixels": round(row.pixels * math.prod(film.scale)),
-                "fraction": row.fraction,
-                "confidence": row.mean_confidence,
-                "n_parts": len(parts),
-                "parts": [film.part(p, regions) for p in listed],
-                "words": sentence,
-                "samples": [film.place(y, x) for y, x, _ in places],
-            }
-        )
-    return {
-        "n": n_segments,
-        "estimated": labels.shape != shape,
-        "labels": labels_uri(reduced_labels(labels, shown)),
-        "segments": segments,
-        "histograms": b64encode(np.rint(shares * 65535).astype("<u2").tobytes()).decode("ascii"),
-    }
+        segment |= {"name": row.name, "words": sentence, "confidence": row.mean_confidence}
+        segment |= {"n_parts": len(parts), "parts": [film.part(p, regions) for p in listed]}
+        segment["samples"] = [film.place(y, x) for y, x, _ in places]
+    found["histograms"] = b64encode(np.rint(shares * 65535).astype("<u2").tobytes()).decode("ascii")
+    return found
 
 
-def plain_level(n_segments: int, labels: NDArray[np.integer], shape: tuple[int, ...]) -> dict[str, Any]:
+def plain_level(
+    n_segments: int, labels: NDArray[np.integer], shape: tuple[int, ...], shown: tuple[int, ...]
+) -> dict[str, Any]:
     """Describe the labels of an image or a volume of a shape by their numbers of pixels alone."""
     sizes, scale = np.bincount(labels.ravel()), math.prod(shape) / labels.size
     empty: dict[str, Any] = dict.fromkeys(("n_parts", "confidence")) | dict.fromkeys(("name", "words"), "")
@@ -113,8 +100,8 @@ def plain_level(n_segments: int, labels: NDArray[np.integer], shape: tuple[int, 
         for k, n in enumerate(sizes)
         if k and n
     ]
-    found = {"n": n_segments, "labels": labels_uri(labels), "segments": segments, "histograms": ""}
-    return found | {"estimated": labels.shape != shape}
+    found = {"n": n_segments, "labels": labels_uri(reduced_labels(labels, shown)), "segments": segments}
+    return found | {"estimated": labels.shape != shape, "histograms": ""}
 
 
 class _Film(NamedTuple):

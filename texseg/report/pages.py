@@ -163,7 +163,7 @@ def write_report(
     if bins is not None and others:
         sampled = np.stack([reduced_labels(plane, shown) for plane in bins])
         levels += [level_content(k, level, sampled, **settings) for k, level in others]
-    levels += [plain_level(k, level, shape) for k, level in others]
+    levels += [plain_level(k, level, shape, shown) for k, level in others]
     if pixel_size is None and model.spacing is not None:
         pixel_size = (*model.spacing[1:], "px", model.spacing[0])
     content = page_content(model, levels, shape, shown, sure, hierarchy, pixel_size)
