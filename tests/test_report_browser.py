@@ -529,7 +529,13 @@ def test_a_slider_and_clicks_move_through_the_planes_of_a_volume(browser, tmp_pa
     part = browser.find_elements("css selector", "#parts button")[0]
     part.click()
     assert f", z {text(browser, 'plane-value')}" in part.text
-    assert text(browser, "thinned") == ""
+    assert text(browser, "thinned") == "" and browser.find_element("id", "histograms").is_displayed()
+    slide(browser, "number", 0)
+    wait_until(browser, "document.getElementById('number-value').textContent === '1'")
+    press(browser, "1")
+    assert text(browser, "segment-title").endswith(": 64,000 voxels, 100.0 %")  # of others sizes alone
+    for name in ("histograms", "parts-title"):
+        assert not browser.find_element("id", name).is_displayed()
     monkeypatch.setattr("texseg.report.pictures._MOST_VOXELS", 20 * 20 * 10)
     monkeypatch.setattr("texseg.report.pictures._MOST_PLANES", 10)
     model.report(tmp_path / "rock.html", image)

@@ -572,6 +572,8 @@ function showSegment() {
     item.append(button);
     return item;
   }));
+  at("parts-title").hidden = !segment.parts.length;
+  at("histograms-key").hidden = at("histograms").hidden = !level.histograms;
   if (level.histograms) showHistograms(level, segment);
 }
 
