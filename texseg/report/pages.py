@@ -166,9 +166,8 @@ def write_report(
     levels += [plain_level(k, level, shape, shown) for k, level in others]
     if pixel_size is None and model.spacing is not None:
         pixel_size = (*model.spacing[1:], "px", model.spacing[0])
-    content = page_content(model, levels, shape, shown, sure, hierarchy, pixel_size)
     colours = own_colours(names, getattr(model, "colours_", {}))
-    content["palette"] = palette(len(content["palette"]) - 1, colours).tolist()
+    content = page_content(model, levels, shape, shown, sure, hierarchy, pixel_size, colours)
     content |= {"title": title, "command": list(command)}
     content["thumbnail"] = _thumbnail(picture, first, colours)
     heading = {
@@ -209,6 +208,7 @@ def page_content(
     sure: NDArray[np.floating] | None,
     hierarchy: Any | None,
     pixel_size: Sequence[Any] | None,
+    colours: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Put together what the script of the page reads; the first of ``levels`` is the segmentation itself."""
     features, volume = model.textures_.features, {}
@@ -224,7 +224,7 @@ def page_content(
         "levels": sorted(levels, key=lambda level: level["n"]),
         "channels": list(features.names),
         "n_bins": features.n_bins,
-        "palette": palette(max(s["label"] for level in levels for s in level["segments"])).tolist(),
+        "palette": palette(max(s["label"] for level in levels for s in level["segments"]), colours).tolist(),
         "confidence": "" if sure is None else confidence_uri(reduced(sure, shown)),
         "selection": _selection(model, hierarchy),
         "members": _members(model, levels[0]["segments"]),
