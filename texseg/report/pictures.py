@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 _LONGEST_SIDE = 1024
-_MOST_VOXELS, _MOST_ROWS = 2**22, 2**15  # of planes below each other, which browsers decode as one picture
+_MOST_VOXELS, _MOST_ROWS = 2**22, 2**15 - 1  # of planes below each other, which browsers decode at once
 _MOST_PLANES = 64  # of a volume, for whose sake planes are reduced
 _LARGEST_PNG = 1_000_000  # bytes; larger pictures become JPEG
 _DETAILED_SIDES = (4096, 2048)  # pixels of the picture that can be zoomed into
