@@ -302,6 +302,19 @@ def test_jpeg_2000_of_tiles_without_content(tmp_path):
     refuse(tmp_path / "tiles.j2k", "tiles or precincts without content")
 
 
+def test_jpeg_2000_of_precincts_without_content(tmp_path):
+    """Each precinct, here of one pixel, takes hundreds of bytes in a decoder."""
+    content = imagecodecs.jpeg2k_encode(PIXELS, level=0, codecformat="j2k")
+    start = content.index(b"\xff\x52")
+    length = int.from_bytes(content[start + 2 : start + 4], "big")
+    style = bytearray(content[start + 4 : start + 2 + length])
+    style[0] |= 1
+    style += bytes(style[5] + 1)
+    segment = b"\xff\x52" + (2 + len(style)).to_bytes(2, "big") + bytes(style)
+    (tmp_path / "precincts.j2k").write_bytes(content[:start] + segment + content[start + 2 + length :])
+    refuse(tmp_path / "precincts.j2k", "tiles or precincts without content")
+
+
 def test_png_of_empty_chunks(tmp_path):
     content = png_of(PIXELS.shape, 8, 0, b"", extra=(b"\0\0\0\0tEXt" + bytes(4)) * 500_000)
     (tmp_path / "chunks.png").write_bytes(content)

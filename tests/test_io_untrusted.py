@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import shutil
+import struct
 import threading
 import time
 import tracemalloc
@@ -135,6 +136,62 @@ class TestStores:
     )
     def test_metadata_that_cost_or_do_more_than_an_image(self, tmp_path, meta, reason):
         refuse(store(tmp_path / "s", chunk=b"", **meta), reason)
+
+    @pytest.mark.parametrize(
+        ("changed", "reason"),
+        [
+            ({"chunk_grid": {"name": "rectilinear"}}, "irregular chunks"),
+            ({"storage_transformers": [{"name": "x"}]}, "transformed storage"),
+            (
+                {"chunk_key_encoding": {"name": "v2", "configuration": {"separator": "../"}}},
+                "invalid metadata",
+            ),
+            ({"shape": [20, 30, 2, 2, 5]}, "not an image of rows, columns and channels"),
+            (
+                {"codecs": [{"name": "transpose", "configuration": {"order": [1, 0]}}] * 2},
+                "codec 'transpose'",
+            ),
+            ({"shard": {"index_codecs": [{"name": "bytes"}, {"name": "gzip"}]}}, "shards with such an index"),
+            ({"shard": {"codecs": [{"name": "sharding_indexed"}]}}, "codec 'sharding_indexed' is not read"),
+            ({"index": (0, 2**63)}, "index of a zarr shard is invalid"),
+            ({"index": (2**64 - 8, 16)}, "index of a zarr shard is invalid"),
+            ({"index": (0, 0)}, "a zarr chunk is broken"),
+        ],
+    )
+    def test_metadata_and_shards_of_version_3(self, tmp_path, changed, reason):
+        shard = {
+            "chunk_shape": [20, 30], "codecs": [{"name": "bytes"}], "index_codecs": [{"name": "bytes"}],
+            **changed.pop("shard", {}),
+        }  # fmt: skip
+        grid = {"name": "regular", "configuration": {"chunk_shape": [20, 30]}}
+        index = changed.pop("index", (0, 600))
+        meta = {
+            "zarr_format": 3, "shape": [20, 30], "data_type": "uint8", "fill_value": 0,
+            "chunk_key_encoding": {"name": "default"}, "chunk_grid": grid,
+            "codecs": [{"name": "sharding_indexed", "configuration": shard}],
+        }  # fmt: skip
+        changed = {k: {**meta[k], **v} if k == "chunk_grid" else v for k, v in changed.items()}
+        if len(changed.get("shape", "12")) > 2:
+            changed["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": changed["shape"]}}
+            changed["codecs"] = [{"name": "bytes"}]
+        (tmp_path / "s" / "c" / "0").mkdir(parents=True)
+        (tmp_path / "s" / "zarr.json").write_text(json.dumps(meta | changed))
+        (tmp_path / "s" / "c" / "0" / "0").write_bytes(bytes(600) + struct.pack("<QQ", *index))
+        refuse(tmp_path / "s", reason)
+
+    def test_groups_that_are_no_images(self, tmp_path):
+        (tmp_path / "g").mkdir()
+        group = {"zarr_format": 3, "node_type": "group"}
+        (tmp_path / "g" / "zarr.json").write_text(json.dumps(group))
+        refuse(tmp_path / "g", "this zarr group is not an OME-Zarr image")
+        scales = [{"datasets": [{"path": "0"}, {"path": "1"}], "axes": [{"name": "y"}, {"name": "x"}]}]
+        (tmp_path / "g" / "zarr.json").write_text(
+            json.dumps(group | {"attributes": {"ome": {"multiscales": scales}}})
+        )
+        store(tmp_path / "g" / "0", chunk=bytes(40_000))
+        refuse(tmp_path / "g", "neither a zarr array nor an OME-Zarr image")
+        store(tmp_path / "g" / "1", shape=[2, 100, 100], chunks=[2, 100, 100])
+        refuse(tmp_path / "g", "levels of the OME-Zarr image have different axes")
 
     def test_a_chunk_that_unpacks_to_more_than_its_pixels(self, tmp_path):
         bomb = store(tmp_path / "b", chunk=zlib.compress(bytes(100_000_000), 9), compressor={"id": "zlib"})

@@ -106,6 +106,12 @@ def test_strokes_without_measure_are_refused(drawn, kind):
         read_seed_file(path, shape)
 
 
+def test_more_names_of_classes_than_there_are_labels_are_refused(drawn):
+    path = drawn(*[({"class": f"name {n}"}, "Point", [5, 5]) for n in range(256)])
+    with pytest.raises(ValueError, match="256 classes are more than 255"):
+        read_seed_file(path, SHAPE)
+
+
 def test_lines_and_points_are_three_pixels_wide(drawn):
     features = (
         ({"class": 1}, "LineString", [[5.5, 20.5], [25.5, 20.5]]),
