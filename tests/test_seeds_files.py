@@ -132,6 +132,16 @@ def test_coordinates_are_those_of_the_image(drawn):
     assert np.array_equal(strokes, expected)
 
 
+def test_strokes_in_pixels_are_found_on_a_map_too(drawn):
+    """QuPath writes pixels, whatever the image says about its place."""
+    path = drawn(({"class": 1}, "Point", [10.5, 5.5]), ({"class": 2}, "Point", [30.5, 20.5]))
+    with pytest.warns(UserWarning, match="coordinates were taken as pixels"):
+        strokes = read_seed_file(path, SHAPE, GEO)
+    assert strokes[5, 10] == 1 and strokes[20, 30] == 2
+    with pytest.raises(ValueError, match="no stroke lies on the image"):
+        read_seed_file(drawn(({"class": 1}, "Point", [-100, 5])), SHAPE, GEO)
+
+
 @pytest.mark.parametrize(
     ("feature", "message"),
     [

@@ -84,26 +84,28 @@ def _drawn(path: Path, shape: tuple[int, int], geo: Georeference | None) -> tupl
     """Paint the strokes of a file of geometries, and say what its names were taken as."""
     labels, is_roi = np.zeros(shape, np.int32), path.suffix.lower() not in _GEOJSON
     strokes = list(_rois(path) if is_roi else _features(path))
-    geo = None if is_roi else geo
     names = list(dict.fromkeys(stroke.said for stroke in strokes if isinstance(stroke.said, str)))
     if names and len(names) < len({stroke.said for stroke in strokes}):
         raise UnsuitableImageError("classes must all be numbers or all be names, got both")
     if len(names) > _LARGEST_CLASS:
         raise UnsuitableImageError(f"{len(names)} classes are more than {_LARGEST_CLASS}")
     number_of: dict[Any, int] = {called: number for number, called in enumerate(names, start=1)}
-    n_left = _MOST_TIMES * labels.size
-    for stroke in strokes:
-        n_left -= _draw(labels, int(number_of.get(stroke.said, stroke.said)), stroke, geo)
-        if n_left < 0:
-            raise UnsuitableImageError(f"strokes cover the image more than {_MOST_TIMES} times")
-    if not labels.any():
-        in_pixels = geo is None or geo.transform is None
-        where = "pixels (column, row)" if in_pixels else "the image's own system"
+    n_left, has_map = _MOST_TIMES * labels.size, geo is not None and geo.transform is not None and not is_roi
+    for system in [geo, None][not has_map :]:  # QuPath draws in pixels, whatever the image states
+        for stroke in strokes:
+            n_left -= _draw(labels, int(number_of.get(stroke.said, stroke.said)), stroke, system)
+            if n_left < 0:
+                raise UnsuitableImageError(f"strokes cover the image more than {_MOST_TIMES} times")
+        if labels.any():
+            break
+    else:
+        where = "pixels (column, row)" + ", or in the image's own system" * has_map
         raise UnsuitableImageError(f"no stroke lies on the image; coordinates must be in {where}")
     colour_of = {stroke.said: stroke.colour for stroke in strokes if stroke.colour}
     colours = {called: colour_of[called] for called in names if called in colour_of}
-    said = ", ".join(f"class {number} is {called:.60}" for called, number in number_of.items())
-    return Seeds(labels, tuple(names), colours), said
+    said = [f"class {number} is {called:.60}" for called, number in number_of.items()]
+    said += ["coordinates were taken as pixels"] * (has_map and system is None)
+    return Seeds(labels, tuple(names), colours), ", ".join(said)
 
 
 def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
