@@ -83,7 +83,6 @@ def _save(
 ) -> dict[str, Any]:
     """Write results about an image; return their names, and the commands that make them again."""
     item, canvas, state = items[image], session.pictures[image], session.state
-    assert state is not None  # nothing is saved before there is one
     maps, seeds, options, commands = [], None, dict(given), []
     if image in session.left:
         maps.append(_map(folder / "masks", item, session.left[image]))

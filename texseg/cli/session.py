@@ -158,7 +158,7 @@ class Session:
         self.progress: Progress | None = None
         self.said: list[tuple[int, str]] = []
         self.saved: dict[str, Any] = {}
-        self.state: Painted | None = None
+        self.state: Any = None  # `Painted`, as soon as there is one
         self.labels: dict[int, NDArray[np.integer]] = {}  # of images, in full
         self.confidence: dict[int, NDArray[np.float32]] = {}
         self.content: dict[int, dict[str, Any]] = {}
@@ -438,7 +438,7 @@ class Session:
         """Replace a quick refit by a new fit to the same strokes, unless another operation comes first."""
         with self.changed:
             ids, state, self._is_settling = self._built, self.state, True
-        assert ids is not None and state is not None
+        assert ids is not None
         try:
             settled = self._fitted_to_strokes(state)
         except (JobStopped, ValueError, TypeError) as error:
@@ -509,7 +509,7 @@ class Session:
                 self.progress = progress
 
     def _run(self) -> None:
-        while True:
+        while not self._is_closed:
             with self.changed:
                 while self._stuck == self.painted or (job := next(self._jobs(), None)) is None:
                     self.changed.wait(_REST or None)
@@ -529,8 +529,6 @@ class Session:
                 self.tell(f"note: {text}")
             with self._telling():
                 self.progress = None
-            if self._is_closed:
-                return
 
     def _jobs(self) -> Iterator[Callable[[], None]]:
         if self.is_behind:
@@ -544,7 +542,7 @@ class Session:
         if self.will_settle and (is_at_rest or self._to_save):
             yield self._settle
         if self._to_save:
-            yield partial(self._write, *self._to_save[0])
+            yield partial(self._write, *self._to_save.pop(0))
         yield from (partial(self._describe, image, True) for image in looked if self.content[image]["rest"])
         if self._wanted:
             yield partial(self._fill, *self._wanted.pop(0))
@@ -603,27 +601,23 @@ class Session:
                     self.labels[image] = labels
 
     def _label(self, image: int) -> None:
-        state, picture = self.state, self.pictures[image]
-        labels: Any
-        assert state is not None  # else there is nothing to label
+        picture, labels = self.pictures[image], np.zeros(self.pictures[image].shape, np.uint8)
         if picture.is_large:
-            self._blocks[image], labels = set(), np.zeros(picture.shape, np.uint8)
+            self._blocks[image] = set()
         else:
             pixels, mask = self._data(image, picture.everything)[:2]
-            labels, self.confidence[image] = state.model.predict_with_confidence(pixels, mask=mask)
+            labels, self.confidence[image] = self.state.model.predict_with_confidence(pixels, mask=mask)
         with self._telling():
             self.labels[image] = labels
 
     def plan(self, image: int) -> Any:
         """Cut a large image into blocks."""
-        assert self.state is not None
         return plan_blocks(self.pictures[image].shape, self.state.model.textures_, SIDE)
 
     def _fill(self, image: int, place: tuple[int, int]) -> None:
-        picture, state, plan = self.pictures[image], self.state, self.plan(image)
-        assert state is not None
-        request = Request(state.model._smoothness, state.model.min_size)
-        labels = read_block(picture.page, place, plan, state.model.textures_, request).labels
+        model, plan, page = self.state.model, self.plan(image), self.pictures[image].page
+        request = Request(model._smoothness, model.min_size)
+        labels = read_block(page, place, plan, model.textures_, request).labels
         core = plan.core(place)
         with self._telling():
             self.labels[image][core] = labels * (self.left[image][core] if image in self.left else 1)
@@ -636,7 +630,6 @@ class Session:
 
     def _describe(self, image: int, with_others: bool) -> None:
         state, picture, small = self.state, self.pictures[image], None
-        assert state is not None
         maps: Any = state.model.confidence_ if image not in self.confidence else self.confidence[image]
         members = state.members if image not in self.confidence else ((image, picture.everything),)
         pairs = zip(members, maps if isinstance(maps, list) else [maps], strict=True)
@@ -669,8 +662,6 @@ class Session:
                 self.contents += 1
 
     def _write(self, image: int, kinds: Sequence[str]) -> None:
-        with self.changed:
-            self._to_save.pop(0)
         saved = self._save(self, image, kinds)
         with self._telling():
             self.saved = {**saved, "number": self.version + 1}
@@ -694,20 +685,22 @@ def rasterised(
 
 
 def _doubts(labels: Labels, sure: Floats, window: Window, shown: tuple[int, int]) -> list[Any]:
+    from scipy.ndimage import find_objects
+
     own, step = labels[window], max(1, max(sure.shape) // max(shown))
     own, sure = own[::step, ::step], sure[::step, ::step]
     regions = connected_regions(own)
+    boxes = find_objects(regions)
     doubt, found = np.bincount(regions.ravel(), (1 - sure).ravel()), []
     doubt[0] = 0
     for region in np.argsort(-doubt, kind="stable")[:_MOST_DOUBTS].tolist():
         if doubt[region] <= 0:
             break
-        rows, columns = (np.flatnonzero((regions == region).any(axis=axis)) for axis in (1, 0))
-        box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+        rows, columns = box = boxes[region - 1]
         unsure = cv2.blur(np.where(regions[box] == region, sure[box], 1).astype(np.float32), (15, 15))
         unsure[regions[box] != region] = 1
         y, x = np.unravel_index(int(unsure.argmin()), unsure.shape)
-        edges = (rows[0] + y, columns[0] + x, rows[0], columns[0], rows[-1] + 1, columns[-1] + 1)
+        edges = (rows.start + y, columns.start + x, rows.start, columns.start, rows.stop, columns.stop)
         where = [int(edge * step + window[at % 2].start) for at, edge in enumerate(edges)]
         found.append((float(doubt[region]), *where, float(unsure.min()), int(own[regions == region][0])))
     return found
