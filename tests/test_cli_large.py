@@ -5,6 +5,8 @@ import json
 import re
 import shutil
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -233,6 +235,23 @@ def test_two_runs_on_one_image_in_one_folder_are_said(place, tmp_path, monkeypat
     failed = run("apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path)
     assert failed.exit_code == 1
     assert "another run has finished this image and removed the blocks of both; choose" in failed.stderr
+
+
+def test_two_runs_that_make_the_same_in_one_folder_both_succeed(place, tmp_path, monkeypatch):
+    args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path]
+    read, begun = texseg.blocks.read_block, []
+
+    def read_after_another_run(*arguments):
+        if not begun:
+            begun.append(arguments)
+            command = [sys.executable, "-m", "texseg", *map(str, args)]
+            subprocess.run(command, check=True, capture_output=True)
+        return read(*arguments)
+
+    monkeypatch.setattr(texseg.blocks, "read_block", read_after_another_run)
+    result = run(*args, "--jobs", 1)
+    assert result.exit_code == 0 and "its results exist" in result.stdout
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):

@@ -75,6 +75,7 @@ _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confiden
 _SMALLEST_SIDE = {2: 256, 3: 48}  # of a block in pixels, by the axes along which textures extend
 _FEWEST_CROPS = 4  # of which one can show what the others do not
 _ANSWERS = 20  # seconds in which a scheduler answers
+_LOST = "another run has finished this image and removed the blocks of both; choose another -o"
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
 
 
@@ -125,11 +126,12 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
         try:
             outcome = _process(item, work, callback)
         except Exception as error:  # one image must not end the batch, whatever happens to it
-            outcome = Outcome(item.path, "failed", reason_of(error, item.path))
-            parts = str(parts_of(item, work.writing.folder))
+            reason, parts = reason_of(error, item.path), str(parts_of(item, work.writing.folder))
             if isinstance(error, FileNotFoundError) and str(error.filename).startswith(parts):
-                reason = "another run has finished this image and removed the blocks of both"
-                outcome = outcome._replace(reason=f"{reason}; choose another -o")
+                if not work.skip_existing:  # its results may be those that were to be made
+                    return process(item, replace(work, skip_existing=True), callback)
+                reason = _LOST
+            outcome = Outcome(item.path, "failed", reason)
     # files say which of their bands is transparency, and the outcome that the logarithm was used
     no_matter = (DeprecationWarning, FourthBandWarning, LogarithmWarning)
     said = [str(each.message) for each in caught if not issubclass(each.category, no_matter)]
