@@ -2,7 +2,7 @@
 
 Parts: *mosaics* of 3, 5 and 8 solid textures, number given; the same volumes *turned* by 90 degrees;
 what *peers* reach on them; *fibres* whose planes look alike; *planes* of a stack with noise; *time* and
-memory a voxel; *number* chosen.
+memory a voxel; *number* chosen; *blocks* in three axes against the whole.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import limit_threads, machine
 from texseg import TextureSegmenter
+from texseg.blocks import ArrayWindows, Request, label_array, plan_blocks
+from texseg.method.sampling import read_crops
 from texseg.metrics import pixel_accuracy
 from texseg.synth import mosaic, solid, volume
 
@@ -190,6 +192,20 @@ def of_number(size: int, number: int) -> None:
     for k, cases in mosaics(size, number, (1, 2, 3, 5, 8)).items():
         found = [TextureSegmenter(spatial_dims=3, k_min=1).fit(image) for image, _ in cases]
         print(f"{k} textures: chosen {[model.n_segments_ for model in found]}")
+
+
+def of_blocks(size: int, number: int) -> None:
+    """Print how many labels by blocks differ from those of the whole."""
+    ((cube, _),) = mosaics(size, 1, (5,))[5]
+    source = ArrayWindows(cube, n_axes=3)
+    sample, crops = read_crops(source, 0, 8)
+    model = TextureSegmenter(5, spatial_dims=3).fit([pixels for pixels, _ in crops])
+    whole, plan = model.predict(cube), plan_blocks(cube.shape, model.textures_)
+    start = time.process_time()
+    wrong = int((label_array(cube, model.textures_, Request(), blocks=plan, n_axes=3) != whole).sum())
+    seconds = time.process_time() - start
+    print(f"{len(plan)} blocks of {plan.sides} voxels, textures from {sample}: {wrong} of {whole.size}")
+    print(f"labels differ from those of the whole; {1e6 * seconds / whole.size:.2f} us a voxel")
 
 
 PARTS = {name.removeprefix("of_"): part for name, part in globals().copy().items() if name.startswith("of_")}

@@ -48,7 +48,7 @@ SIDE = 1024
 SIDE_IN_SPACE = 168
 """The same in voxels: read with its margin, a block takes as much memory as one of an image."""
 
-PLANES = 12
+PLANES = 18
 """Planes of a stack in a block, and of its margin: the prior couples no more."""
 
 SHARD = 16  # blocks side by side, whose labels one file of a zarr array holds
