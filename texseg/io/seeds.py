@@ -91,7 +91,7 @@ def _drawn(path: Path, shape: tuple[int, int], geo: Georeference | None) -> tupl
         raise UnsuitableImageError(f"{len(names)} classes are more than {_LARGEST_CLASS}")
     number_of: dict[Any, int] = {called: number for number, called in enumerate(names, start=1)}
     n_left, has_map = _MOST_TIMES * labels.size, geo is not None and geo.transform is not None and not is_roi
-    for system in [geo, None][not has_map :]:  # QuPath draws in pixels, whatever the image states
+    for system in (geo, None) if has_map else (None,):  # QuPath draws in pixels, whatever the image states
         for stroke in strokes:
             n_left -= _draw(labels, int(number_of.get(stroke.said, stroke.said)), stroke, system)
             if n_left < 0:
