@@ -183,6 +183,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",
         "method.pairs": "_NUMBERS_AT_ONCE",
         "pixels.borders": "_BLOCK _ROWS",
+        "pixels.composites": "_ROWS",
         "method.cues": "_ROWS",
         "pixels.label": "_STRIP",
         "pixels.planes": "_PIXELS",

@@ -204,7 +204,7 @@ def read_block(
     preview = _reduced(pixels[inside], request.preview) if request.preview else None
     largest = _largest_part(novel, origin) if request.finds_novelty and novel is not None else None
     novel = novel if request.unknown else None
-    reading = reading._replace(novel=novel, preview=preview, largest_novel=largest)
+    reading = reading._replace(novel=novel, preview=preview, largest_novel=largest, places=None)
     if not request.confidence:
         return reading._replace(confidence=None, small=None, of_small=None)
     sure, of_small = (

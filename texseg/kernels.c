@@ -1072,11 +1072,11 @@ CALLED(pair_scales) /* held, labels, sizes, grids, weights (C,), rules (3,), out
     Cells c = CELLS(g);
     return pair_scales(c, (int32_t)g->n[0], g->n[3], g->v[4], g->v[5], g->v[6]);
 }
-CALLED(passes) /* counts (N, M) of floats or bytes, tables (K, M), given (K, N), planes (K, N), sums (K, M) or None; N, M, from, to */
+CALLED(passes) /* counts (N, M) of floats or bytes, tables (K, M) or None, planes (K, N), sums (K, M) or None; N, M, from, to */
 {
-    Py_ssize_t N = g->n[0], M = g->n[1], K = g->bytes[3] / 4 / N;
+    Py_ssize_t N = g->n[0], M = g->n[1], K = g->bytes[2] / 4 / N;
     const uint8_t *bytes = g->bytes[0] == N * M ? g->v[0] : NULL;
-    Passes p = {g->v[0], bytes, g->v[1], g->v[2], NULL, g->v[3], NULL, g->v[4], N, M, K, g->n[2], g->n[3], PRODUCTS, 1};
+    Passes p = {g->v[0], bytes, g->v[1], NULL, NULL, g->v[2], NULL, g->v[3], N, M, K, g->n[2], g->n[3], PRODUCTS, 1};
     Py_ssize_t n = (M + LANES - 1) / LANES;
     char *work = malloc(sizeof(vec) * (n * (FEW + 2 * (K + 7)) + (K + 7) * FEW / LANES + 2));
     if (work) passes(&p, (vec *)(((uintptr_t)work + sizeof(vec) - 1) / sizeof(vec) * sizeof(vec)));

@@ -34,8 +34,6 @@ _COSTS = {  # of the phases of a fit, in their order, as measured on images of 5
     "borders": 0.24,
     "pixels": 0.15,
 }
-_COST_OF_MERGED = 0.14  # of clusters that the choice of the number has found
-_COST_OF_OTHER_MODELS = 1.0
 _PRESETS = ("default", "plain")
 _LEARNED_FROM = {2: 16 * 512**2, 3: 8 * 96**3}  # pixels of crops, by the number of axes
 _BLOCK_WITH_MARGIN = {2: 1312**2, 3: 264**3}  # pixels
@@ -109,12 +107,12 @@ def costs_of(settings: Any) -> dict[str, float]:
         del costs["number"]
     else:
         del costs["annealing"]  # it is part of choosing the number
-        costs["clusters"] = _COST_OF_MERGED
+        costs["clusters"] /= 2
     if not settings.learned_borders or settings.smoothness == 0:
         del costs["borders"]
     if settings.model != "acm":
         costs.pop("annealing", None)
-        costs["clusters"] = _COST_OF_OTHER_MODELS
+        costs["clusters"] = 1.0
     return costs
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 def of_each(value: Any, n_axes: int) -> tuple[Any, ...]:
     """Give one value for each axis."""
-    return tuple(value) if isinstance(value, Sequence) else (value,) * n_axes
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n_axes
 
 
 def _separately(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.channels.axes import resized, shortened
+from texseg.threads import side_by_side
 
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
@@ -150,14 +151,15 @@ class GaborBank:
             import scipy.fft  # not needed for images
 
             padded = np.pad(image, widths, mode="symmetric")
-        blocks = []
-        for place in np.ndindex(*numbers):
+
+        def transformed(place: tuple[int, ...]) -> NDArray[np.complex64]:
             starts = [at * side for at, side in zip(place, sides, strict=True)]
             window = tuple(slice(at, at + size) for at, size in zip(starts, sizes, strict=True))
             block = np.ascontiguousarray(padded[window])
             pairs: Any = cv2.dft(block, flags=cv2.DFT_COMPLEX_OUTPUT) if is_flat else None
-            blocks.append(pairs.view(np.complex64)[..., 0] if is_flat else scipy.fft.fftn(block))
-        return Spectrum(image.shape, sides, blocks)
+            return pairs.view(np.complex64)[..., 0] if is_flat else scipy.fft.fftn(block)
+
+        return Spectrum(image.shape, sides, side_by_side(transformed, np.ndindex(*numbers)))
 
     def modulus(self, spectrum: Spectrum, filter: Filter) -> NDArray[np.float32]:
         """Modulus of one filter's response, from the :meth:`spectrum` of an image, in its shape."""

@@ -8,6 +8,7 @@ of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import cv2
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import Planes, split_planes
-from texseg.channels.quantize import robust_range, to_unit
+from texseg.channels.quantize import robust_range, sampled, to_unit
 from texseg.channels.textons import PATCH_SIDE
 
 _FLAT = 0.1  # of the range in a neighbourhood of texture; noise of a twentieth of its contrast stays below
@@ -41,8 +42,8 @@ def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
 def _ground_of(units: Sequence[NDArray[np.floating]], valid: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     """Flat background of an image on the unit scale."""
     square = np.ones((PATCH_SIDE, PATCH_SIDE), np.uint8)
-    ranges = np.max([cv2.dilate(unit, square) - cv2.erode(unit, square) for unit in units], axis=0)
-    level = _FLAT * float(np.percentile(ranges[valid], _TEXTURED))
+    ranges: Any = reduce(np.maximum, [cv2.dilate(unit, square) - cv2.erode(unit, square) for unit in units])
+    level = _FLAT * float(np.percentile(sampled([ranges], [valid]), _TEXTURED))
     flat = ((ranges <= level) & valid).astype(np.uint8)
     squares = cv2.morphologyEx(flat, cv2.MORPH_OPEN, np.ones((_BROAD, _BROAD), np.uint8)) > 0
     share = np.count_nonzero(squares) / np.count_nonzero(valid)

@@ -43,7 +43,7 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
     does not count as measured; the bulk is what lies within three times the width from 10 to 90 % on either
     side, and round what stands on flat background.
     """
-    sample = _sampled(images, masks)
+    sample = sampled(images, masks)
     sample.sort(kind="stable" if sample.itemsize <= 2 else None)  # stable is quicker for few values
     sample, extremes = _without_extremes(sample)
     low, high = _ends(sample, 10)
@@ -58,7 +58,7 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
     return Bulk(sample, extremes, 0.0)
 
 
-def _sampled(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]) -> NDArray:
+def sampled(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]) -> NDArray:
     """Up to about ``_SAMPLES`` valid values on regular sub-grids, always the same ones."""
     samples = []
     for values, mask in zip(images, masks, strict=True):
@@ -107,7 +107,7 @@ def robust_range(
 ) -> Range:
     """Percentiles of the bulk of a channel's valid values; ``low=None`` starts at 0 and uses all values."""
     if low is None:
-        sample, bottom = _sampled(images, masks), 0.0
+        sample, bottom = sampled(images, masks), 0.0
         sample.partition(_rank(sample, high))
     else:
         sample = bulk_of(images, masks).values

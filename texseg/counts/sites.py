@@ -71,12 +71,12 @@ class Sites(CountOperator):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether :meth:`passed` may be called."""
+        """Whether compiled loops may do the work."""
         return kernels is not None and self.counts.dtype == np.float32
 
     def _product(self, A: Floats) -> Floats:
         if self.is_compiled and A.dtype == np.float32:
-            return self.passed(A)[0]
+            return self._passed(A)
         weighted = A * self.weights[:, None].astype(A.dtype)
         # sites are contiguous in the result; multiplying in the other layout and copying is faster
         parts = in_strips(lambda rows: np.ascontiguousarray((self.counts[rows] @ weighted).T), self.shape[0])
@@ -84,7 +84,7 @@ class Sites(CountOperator):
 
     def _adjoint(self, B: Floats) -> Floats:
         if self.is_compiled and B.dtype == np.float32:
-            return self.passed(None, given=B)[1].T.astype(np.float32)
+            return self._passed(None, B).T.astype(np.float32)
         parts = in_strips(lambda rows: B[rows].T @ self.counts[rows], self.shape[0])
         return sum(parts[1:], start=parts[0]).T * self.weights[:, None]
 
@@ -95,25 +95,24 @@ class Sites(CountOperator):
             return self.counts.table, self.weights * self.counts.unit
         return self.counts, self.weights
 
-    def passed(self, A: Floats | None, given: Floats | None = None) -> tuple[Floats, Floats]:
-        """Compiled: ``n @ A`` (N, K), and ``n.T @`` (K, M) that times ``given`` (N, K), in one pass.
-
-        Without ``A`` there is only the way back of what is given.
-        """
+    def _passed(self, A: Floats | None, B: Any = None) -> Floats:
+        """Compiled: ``n @ A`` (N, K), or without ``A`` ``n.T @ B`` (K, M)."""
         (N, M), (counts, scale) = self.shape, self.scaled
-        planes = None if given is None else np.ascontiguousarray(given.T, np.float32)
+        strips = range(0, N, _STRIP)
         tables = None if A is None else np.ascontiguousarray(A.T * scale, np.float32)
-        out = planes if tables is None else np.empty((len(tables), N), np.float32)
-        assert out is not None  # either is given
-        strips, there = range(0, N, _STRIP), None if A is None else planes
-        sums = None if given is None else np.zeros((len(strips), len(out), M))
+        planes = (
+            np.ascontiguousarray(B.T, np.float32)
+            if tables is None
+            else np.empty((len(tables), N), np.float32)
+        )
+        sums = np.zeros((len(strips), len(planes), M)) if tables is None else None
 
         def pass_over(at: int) -> None:
             back = None if sums is None else sums[at // _STRIP]
-            kernels.passes(counts, tables, there, out, back, N, M, at, min(at + _STRIP, N))
+            kernels.passes(counts, tables, planes, back, N, M, at, min(at + _STRIP, N))
 
         side_by_side(pass_over, strips)
-        return out.T, np.zeros(0) if sums is None else sums.sum(axis=0) * scale
+        return planes.T if sums is None else sums.sum(axis=0) * scale
 
     def _rows(self, wanted: range) -> scipy.sparse.csr_array:
         return scipy.sparse.csr_array(self.counts[wanted.start : wanted.stop : wanted.step] * self.weights)

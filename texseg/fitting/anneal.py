@@ -33,7 +33,6 @@ from texseg.fitting.moves import (
     settle,
     split,
     unsplit,
-    whole,
 )
 from texseg.fitting.steps import CALM_STEPS, Iteration, Problem, StepLimits, descend
 
@@ -151,7 +150,8 @@ def grow(
     """Grow clusters at one temperature by splits (``doubling``: of all at once), then merge back to one."""
     problem = Problem(model, n, beta, row_weights)
     settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
-    now, most, visits = whole(problem), min(n_clusters + n_extra, n.shape[0]), 0
+    everything, most, visits = np.ones((n.shape[0], 1), np.float32), min(n_clusters + n_extra, n.shape[0]), 0
+    now = unsplit(problem, everything, model.stats(n, everything, row_weights))
     yield _visited(problem, now, visits)
     now, halves = refine_halves(problem, now, rng)
     while len(halves.gains) < most and halves.gains.max() > resolution(now.energies):

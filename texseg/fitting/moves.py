@@ -49,13 +49,6 @@ class Halves(NamedTuple):
     kept: Any  # statistics of the half that stays
 
 
-def whole(problem: Problem) -> Partition:
-    """All rows in one cluster."""
-    Q = np.ones((problem.n.shape[0], 1), dtype=np.float32)
-    stats = problem.model.stats(problem.n, Q, problem.row_weights)
-    return unsplit(problem, Q, stats)
-
-
 def assess(problem: Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> Partition:
     """Find the best parameters for given posteriors, and every cluster's part of F."""
     params = problem.model.m_step(stats, groups_of(problem.n))

@@ -24,10 +24,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +113,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self._trees: dict[int, MergeTree] = {}
+        self._kept: dict[int, Sites] = {}
 
     def of_number(self, k: int, tell: Callable[[str], None] = lambda phase: None) -> Floats:
         """Profiles (k, M) of a number that is given, see `best_level`."""
@@ -236,7 +236,8 @@ class Search:
         while len(seen) < self.settings.n_starts:
             seen.append(present & (self.rng.uniform(size=len(present)) < _HALF))
         every = [self.windows.only(rows) for rows in seen[: self.settings.n_starts]]
-        given = [(windows, number, deepcopy(self.rng)) for windows in every for number in numbers]
+        state = self.rng.get_state()
+        given = [(windows, number, state) for windows in every for number in numbers]
         runs = side_by_side(lambda start: self._annealed(*start), given)
         for _, records in runs:
             self.history += [record._replace(step=len(self.history) + record.step) for record in records]
@@ -294,7 +295,7 @@ class Search:
         """Side of the windows on which spread is measured, in cells."""
         return self.settings.windows[0] / self.settings.cell
 
-    @cached_property
+    @property
     def windows(self) -> Sites:
         """Windows used to find starts."""
         return self._windows(self._step)
@@ -312,38 +313,36 @@ class Search:
 
     def forget_windows(self) -> None:
         """Free the memory of the windows; they are computed again when needed."""
-        for name in ("windows", "_every_window", "_contrast"):
-            self.__dict__.pop(name, None)
+        self._kept.clear()
+        self.__dict__.pop("_contrast", None)
 
     @cached_property
     def description(self) -> Description:
         """Description of the cells, for strokes."""
         return describe(self.cells, self.wavelengths)
 
-    @cached_property
-    def _every_window(self) -> Sites:
-        """Windows around every cell, used instead of a prior on the map."""
-        return self._windows(1)
-
     def _windows(self, step: int) -> Sites:
-        return window_sites(self.cells, self.grids, self.wavelengths, self.settings.windows, step)
+        """Windows around every ``step``-th cell; around every cell, in place of a prior on the map."""
+        if step not in self._kept:
+            sides = self.settings.windows
+            self._kept[step] = window_sites(self.cells, self.grids, self.wavelengths, sides, step)
+        return self._kept[step]
 
     def _level(self, n_sweeps: int) -> tuple[Sites, float, Posterior]:
         """Return counts, inverse temperature and posterior policy of the cells, with or without a prior."""
         potts, smoothness = self.settings.potts, self.settings.smoothness
         if smoothness == 0:
-            return self._every_window, self.beta, SoftMax()
+            return self._windows(1), self.beta, SoftMax()
         return self.cells, potts.beta, potts_field(self.cells, potts, smoothness, n_sweeps)
 
-    def _annealed(
-        self, windows: Sites, n_clusters: int, rng: np.random.RandomState
-    ) -> tuple[Floats, list[Record]]:
+    def _annealed(self, windows: Sites, n_clusters: int, random_state: Any) -> tuple[Floats, list[Record]]:
         """Profiles (K, M), annealed on some windows and grown by splits, and the record of the steps.
 
         If there are fewer than ``n_clusters`` at the final temperature, cooling continues.
         """
         model = HistogramClustering(background=windows.background)
-        K, records = min(n_clusters, windows.shape[0]), list[Record]()
+        K, records, rng = min(n_clusters, windows.shape[0]), list[Record](), np.random.RandomState(0)
+        rng.set_state(random_state)
         first = min(_HOTTEST * critical_beta(model, windows, rng), self.beta)
         schedule = geometric_schedule(first, self.beta, _COOLING)
         # every pixel of a window counts
@@ -371,8 +370,9 @@ def _recorded(run: Iterator[State], records: list[Record], phase: str, level: in
     for state in run:
         new = state.transitions[seen:]
         seen += len(new)
-        energy, n_distinct = np.asarray(state.free_energy).min(), np.asarray(state.n_distinct).max()
-        told = len(records) + 1, state.beta, float(energy), int(n_distinct), level, new
+        energy = float(np.minimum.reduce(state.free_energy, axis=None))
+        n_distinct = int(np.maximum.reduce(state.n_distinct, axis=None))
+        told = len(records) + 1, state.beta, energy, n_distinct, level, new
         records.append(Record(phase, *told))
         yield state
 

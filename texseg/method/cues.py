@@ -28,12 +28,10 @@ _ROWS = 256  # rows of pixels compared at once
 _STRIDE = 2  # pixels; information is measured on every second row and column
 
 
-Maps = Sequence[NDArray[np.integer]]
-"""Labels of one image per scene, from 1; pixels without data (0) and flat background are skipped."""
-
-
-def measured(labels: Maps, scenes: Sequence[Scene], features: Features) -> tuple[float, float, float]:
-    """Measure how ragged labels are, and how far they and the plain values of single pixels tell each other.
+def measured(
+    labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], features: Features
+) -> tuple[float, float, float]:
+    """Measure how ragged labels are, and how far they and the values of single pixels tell each other.
 
     The entropy of a label given the labels left and above, and the part of it that values tell (Theil's
     uncertainty), as shares of its entropy; and the share of the values' variance that labels leave.

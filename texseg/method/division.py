@@ -20,6 +20,7 @@ from texseg.method.scenes import warn
 from texseg.method.seeds import Seeded, seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations, mean_values
 from texseg.parameters import Settings
+from texseg.pixels.composites import label_sizes
 from texseg.pixels.label import connected_parts
 
 
@@ -226,13 +227,12 @@ class Divider:
         """Label the scenes, and repeat without the textures that no pixel got, until all are used."""
         first = int(scenes[0].ground is not None)  # label of the first texture, from 0
         while True:
-            results = []
+            results, K = [], len(textures.profiles)
             for index, scene in enumerate(scenes):
                 tell(index, len(scenes))
                 results.append(label_scene(scene, textures, self.settings.smoothness, self.settings.min_size))
-            K = len(textures.profiles)
-            used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
-            kept = used[used > first] - first - 1
+            areas = np.sum([label_sizes(labels, first + 1 + K) for labels, _ in results], axis=0)
+            kept = np.flatnonzero(areas[first + 1 :])
             if len(kept) == K or textures.strokes is not None:  # painted classes keep their numbers
                 tell(len(scenes), len(scenes))
                 return textures, results
@@ -287,20 +287,18 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
 
 def _better(by_texture: Division, by_values: Division, seen: tuple[float, float, float]) -> Division:
     """Give the division by the cue that is likelier to be right; ``seen`` is that of the one by texture."""
-    _, told, left = measured(_maps(by_values), by_texture.scenes, by_texture.textures.features)
+    labels = [labels for labels, _ in by_values.labelled]
+    _, told, left = measured(labels, by_texture.scenes, by_texture.textures.features)
     is_by_values = odds_of_values(*seen, told) > 0 or left <= EXACT
     return by_values._replace(rival=by_texture) if is_by_values else by_texture
 
 
 def _seen(by_texture: Division) -> tuple[float, float, float]:
     """Mean confidence and raggedness of the labels by texture, and the share of them that values tell."""
+    labels = [labels for labels, _ in by_texture.labelled]
     confidence = np.concatenate([sure[own > 0] for own, sure in by_texture.labelled]).mean()
-    ragged, told, _ = measured(_maps(by_texture), by_texture.scenes, by_texture.textures.features)
+    ragged, told, _ = measured(labels, by_texture.scenes, by_texture.textures.features)
     return float(confidence), ragged, told
-
-
-def _maps(division: Division) -> list[NDArray[np.int32]]:
-    return [labels for labels, _ in division.labelled]
 
 
 def _labels_of(

@@ -38,6 +38,7 @@ class BlockReading(NamedTuple):
     small: NDArray[np.int64] | None = None
     """(n,), flat indices of the pixels of small parts, whose label may change."""
     of_small: NDArray | None = None  # (K, n), probabilities of all textures there, as `confidence`
+    places: NDArray[np.int32] | None = None  # (h, w), part of each pixel from 1; None if it is found again
     largest_novel: NDArray[np.integer] | None = None
     """(5,), pixels of the largest part that no texture explains, first and last + 1 row and column."""
 
@@ -74,7 +75,8 @@ def reading_of(
     )
     origin = origin or (0,) * labels.ndim
     parts = parts_of_block(pieces, scores, pixels, origin, whole or labels.shape)
-    return BlockReading(labels.astype(np.uint8) + np.uint8(1), parts, None, likely, None, pixels, of_small)
+    shown = labels.astype(np.uint8) + np.uint8(1)
+    return BlockReading(shown, parts, None, likely, None, pixels, of_small, pieces.places)
 
 
 def empty_reading(shape: Place, n_textures: int, whole: Place) -> BlockReading:
@@ -92,7 +94,7 @@ def finished(block: BlockReading, names: Names, n_textures: int) -> tuple[NDArra
     known = final = own
     parts = block.parts
     if parts is None or not all(np.array_equal(each, parts.labels) for each in names):
-        places = connected_parts(own).places
+        places = connected_parts(own).places if block.places is None else block.places
         known, final = (np.concatenate([[-1], each]).astype(np.int32)[places] for each in names)
     confidence = None if block.confidence is None else block.confidence.copy()
     changed = np.flatnonzero((known != own) | (final != own))
@@ -138,7 +140,7 @@ def probabilities(scene: Scene, textures: Textures, smoothness: float) -> NDArra
     block = reading_of(read, scene.mask, area)
     own = block.labels.astype(np.int32) - 1
     known, _ = joined_labels([(0,)], lambda _: block.parts, area, 0)[0,]
-    known = np.concatenate([[-1], known]).astype(np.int32)[connected_parts(own).places]
+    known = np.concatenate([[-1], known]).astype(np.int32)[block.places]
     moved = np.flatnonzero(known != own)
     read.probabilities.exchange(moved, own.ravel()[moved], known.ravel()[moved])
     planes = read.probabilities.whole()

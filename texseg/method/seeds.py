@@ -312,7 +312,7 @@ def seeded_textures(
     Q = settle(scores)
     ends = np.cumsum([grid.n_cells for grid in search.grids])[:-1]
     for scene, own in zip(scenes, np.split(scores, ends), strict=True):
-        scene.keep_scores(classifier, own)
+        scene.seed_scores[:] = classifier, own.astype(np.float32, copy=False)
     textures = search.textures(cells.profiles(Q.astype(np.float32)), features)
     certain = np.eye(n_classes, dtype=np.float32)  # the user has said that these classes differ
     classes, borders = Q.argmax(axis=1), None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -65,7 +66,9 @@ class Scene:
     spacing: tuple[float, ...] = ()
     """Of the axes, as in `texseg.counts.grid.CellGrid`."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
-    _seed_scores: list[tuple[SeedClassifier, NDArray[np.floating]]] = field(default_factory=list, repr=False)
+    _kept: list[Any] = field(default_factory=list, repr=False)  # the last cells, and what they were told by
+    seed_scores: list[Any] = field(default_factory=list, repr=False)
+    """The last classifier learned from strokes, and its scores of the cells, float32 (cells, K)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,16 +88,6 @@ class Scene:
         n = self.bins[0, 0].size
         slices = enumerate(slices_of(self.planes))
         return [(slice(at * n, (at + 1) * n), own, self.bins[:, at]) for at, own in slices]
-
-    def keep_scores(self, strokes: SeedClassifier, scores: NDArray[np.floating]) -> None:
-        """Remember a classifier's scores of the cells, (cells, K)."""
-        self._seed_scores[:] = [(strokes, scores.astype(np.float32, copy=False))]
-
-    def scores_of(self, strokes: SeedClassifier, sites: Sites) -> NDArray[np.floating]:
-        """Give a classifier's scores of the cells, (cells, K); computed only once."""
-        if not self._seed_scores or self._seed_scores[0][0] is not strokes:
-            self.keep_scores(strokes, strokes.scores(sites))
-        return self._seed_scores[0][1]
 
     def cells(
         self, side: int, n_bins: int, packed: bool
@@ -176,15 +169,24 @@ class Textures:
         return replace(self, borders=borders)
 
     def _cells(self, scene: Scene, smoothness: float) -> _Cells:
-        """Classify the cells of a scene."""
-        sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
-        prior = potts_field(sites, self.potts, smoothness, SETTLING_SWEEPS)
-        beta = self.potts.beta
-        scores = self._scores(sites) if self.strokes is None else scene.scores_of(self.strokes, sites) / beta
-        pinned = scores
-        if scene.seeds is not None:
-            pinned = scores + pins(painted_cells([scene.seeds], [grid], scores.shape[1])) / beta
-        return _Cells(sites, grid, scores, prior(pinned.astype(np.float32), beta, np.ones(1)).posteriors)
+        """Classify the cells of a scene; only once where nothing but the borders has been learned since."""
+        told_by = self.profiles, self.strokes, self.potts, smoothness, scene.seeds
+        if not scene._kept or not all(map(operator.is_, told_by, scene._kept[0])):
+            sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
+            prior, beta = potts_field(sites, self.potts, smoothness, SETTLING_SWEEPS), self.potts.beta
+            if self.strokes is None:
+                scores = self._scores(sites)
+            else:
+                known = scene.seed_scores and scene.seed_scores[0] is self.strokes
+                scores = scene.seed_scores[1] if known else self.strokes.scores(sites).astype(np.float32)
+                scores = scores / beta
+            pinned = scores
+            if scene.seeds is not None:
+                pinned = scores + pins(painted_cells([scene.seeds], [grid], scores.shape[1])) / beta
+            posteriors = prior(pinned.astype(np.float32), beta, np.ones(1)).posteriors
+            scene._kept[:] = told_by, _Cells(sites, grid, scores, posteriors)
+        cells: _Cells = scene._kept[1]
+        return cells
 
     def speck_area(self, smoothness: float) -> float:
         """Pixels; smaller parts show too little of a texture to be distinguished from a flaw."""

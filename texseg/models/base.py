@@ -68,7 +68,7 @@ def normalise_profiles(counts: Floats, groups: Labels) -> Floats:
     """Profiles that sum to one within each group; a cluster without counts gets the pooled profile."""
     in_groups = counts.reshape(*counts.shape[:-1], int(groups[-1]) + 1, -1)
     totals = in_groups.sum(axis=-1, keepdims=True)
-    if totals.min(initial=1.0) > 0:
+    if np.count_nonzero(totals) == totals.size:
         return (in_groups / totals).reshape(counts.shape)
     pooled = normalise(in_groups.sum(axis=-3, keepdims=True))
     return np.where(totals > 0, in_groups / np.where(totals > 0, totals, 1), pooled).reshape(counts.shape)
@@ -88,7 +88,7 @@ def log_floored(probabilities: Floats, dtype: np.dtype | type = np.float64) -> F
 def normalise(weights: Floats) -> Floats:
     """Divide by the sum of the last axis; uniform where that is zero."""
     total = weights.sum(axis=-1, keepdims=True)
-    if total.min(initial=1.0) > 0:
+    if np.count_nonzero(total) == total.size:
         return weights / total
     safe = np.where(total > 0, total, 1)
     return np.where(total > 0, weights / safe, 1.0 / weights.shape[-1])

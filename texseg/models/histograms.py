@@ -188,12 +188,8 @@ class HistogramClustering(ClusteringModel):
         eigenvalues = np.zeros(q.shape[1])
         for _ in range(max_iter):
             u /= np.sqrt(np.maximum((metric * u * u).sum(axis=0), FLOOR**2))
-            if isinstance(n, Sites) and n.is_compiled:
-                t, back = n.passed(u.astype(dtype), within)
-                moved = back.T * scale
-            else:
-                t = np.asarray(n @ u.astype(dtype))
-                moved = np.asarray(n.T @ (within * t), dtype=np.float64) * scale
+            t = np.asarray(n @ u.astype(dtype))
+            moved = np.asarray(n.T @ (within * t), dtype=np.float64) * scale
             before, eigenvalues = eigenvalues, np.einsum("nk,nk,nk->k", within, t, t, dtype=np.float64)
             u = _centred(np.where(q > FLOOR, moved / np.maximum(q, FLOOR), 0.0), q, groups)
             if (np.abs(eigenvalues - before) <= tol * eigenvalues).all():

@@ -60,12 +60,14 @@ def learn_density(vectors: NDArray[np.floating], labels: NDArray[np.integer], n_
     unit = vectors / scale
     factors, centres, offsets = [], [], []
     for k in range(n_labels):
-        own = unit[labels == k]
-        precision = np.linalg.inv(np.cov(own.T) + _RIDGE * np.eye(unit.shape[1]))
+        own = unit[labels == k].astype(np.float64, copy=False)
+        mean = own.mean(axis=0)
+        own -= mean
+        precision = np.linalg.inv(own.T @ own / (len(own) - 1) + _RIDGE * np.eye(unit.shape[1]))
         factor = np.linalg.cholesky(precision)
         factors.append(factor / scale[:, None])
-        centres.append(own.mean(axis=0) @ factor)
-        offsets.append(np.log(np.diag(factor)).sum())
+        centres.append(mean @ factor)
+        offsets.append(np.log(factor.diagonal()).sum())
     return Density(
         np.concatenate(factors, axis=1).astype(np.float32),
         np.concatenate(centres).astype(np.float32),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from texseg.threads import side_by_side
 
 _TRIES = 24  # candidate sources of a piece; the one that fills most of it is taken
 _STRIDE = 4  # how much of a piece a source fills is measured on one in 4 * 4 of its pixels
+_ROWS = 512  # of labels, looked at once
 _LARGEST = 300  # pixels, largest side of a composite
 
 
@@ -43,7 +45,13 @@ def trusted(
     labels: NDArray[np.int32], margin: float, mask: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int32]:
     """Labels, replaced by -1 within ``margin`` pixels of a border and where the mask has no data."""
-    far = border_distance(labels) > margin
+    reach = math.ceil(margin) + 1
+
+    def inner(top: int) -> NDArray[np.bool_]:
+        first = max(0, top - reach)
+        return border_distance(labels[first : top + _ROWS + reach])[top - first :][:_ROWS] > margin
+
+    far = np.concatenate(side_by_side(inner, range(0, len(labels), _ROWS)))
     return np.where(far if mask is None else far & mask, labels, np.int32(-1))
 
 
