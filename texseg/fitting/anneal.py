@@ -153,21 +153,21 @@ def grow(
     everything, most, visits = np.ones((n.shape[0], 1), np.float32), min(n_clusters + n_extra, n.shape[0]), 0
     now = unsplit(problem, everything, model.stats(n, everything, row_weights))
     yield _visited(problem, now, visits)
-    now, halves = refine_halves(problem, now, rng)
-    while len(halves.gains) < most and halves.gains.max() > resolution(now.energies):
-        room = most - len(halves.gains) if doubling else 1
-        for k in np.argsort(-halves.gains, kind="stable")[:room]:
-            if halves.gains[k] > resolution(now.energies):
-                Q, stats, parts, fresh = split(now, int(k), halves)
+    now = refine_halves(problem, now, rng)
+    while len(now.gains) < most and now.gains.max() > resolution(now.energies):
+        room = most - len(now.gains) if doubling else 1
+        for k in np.argsort(-now.gains, kind="stable")[:room]:
+            if now.gains[k] > resolution(now.energies):
+                Q, stats, parts, fresh = split(now, int(k), now.kept)
                 now = now._replace(Q=Q, stats=stats, halves=parts, fresh=fresh)
         now = assess(problem, now.Q, now.stats, now.halves, now.fresh)
-        now, halves = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
+        now = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
         yield _visited(problem, now, visits := visits + 1)
     while now.Q.shape[1] > 1:
         losses = merge_losses(problem, now)
         i, j = divmod(int(losses.argmin()), len(losses))
         now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
-        now, halves = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
+        now = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
         yield _visited(problem, now, visits := visits + 1)
 
 

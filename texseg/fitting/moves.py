@@ -40,13 +40,8 @@ class Partition(NamedTuple):
     energies: Floats  # (K,), parts of F
     halves: Floats  # (N, K), the fraction of each row's share in cluster k that stays in k when k is split
     fresh: NDArray[np.bool_]  # (K,), clusters whose halves have not been found yet
-
-
-class Halves(NamedTuple):
-    """What splitting each cluster would give."""
-
-    gains: Floats  # (K,), how far F would fall
-    kept: Any  # statistics of the half that stays
+    kept: Any = None  # statistics of the halves that stay, once they have been refined
+    gains: Any = None  # (K,), how far F would fall if each cluster were split
 
 
 def assess(problem: Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> Partition:
@@ -66,19 +61,19 @@ def settle(problem: Problem, now: Partition, settings: StepLimits) -> Partition:
     return assess(problem, last.result.posteriors, last.result.stats, now.halves, now.fresh)
 
 
-def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) -> tuple[Partition, Halves]:
+def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) -> Partition:
     """Improve every tentative split by EM steps within its cluster; new ones start along the eigenvector."""
-    halves, kept, gains = problem.model.refined(problem.n, now, problem.beta, rng, problem.row_weights)
-    return now._replace(halves=halves, fresh=np.zeros_like(now.fresh)), Halves(gains, kept)
+    halves, *found = problem.model.refined(problem.n, now, problem.beta, rng, problem.row_weights)
+    return Partition(*now[:4], halves, np.zeros_like(now.fresh), *found)
 
 
-def split(now: Partition, k: int, halves: Halves) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
+def split(now: Partition, k: int, kept: Any) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
     """Append the half that leaves cluster ``k`` as a new cluster."""
     left = now.Q[:, k] * (1 - now.halves[:, k])
     Q = np.column_stack([now.Q, left])
     Q[:, k] *= now.halves[:, k]
     stats = []
-    for whole, part in zip(now.stats, halves.kept, strict=True):
+    for whole, part in zip(now.stats, kept, strict=True):
         stats.append(np.concatenate([whole, (whole[k] - part[k])[None].clip(0)]))
         stats[-1][k] = part[k]
     fresh = np.append(now.fresh, True)
@@ -155,27 +150,27 @@ def net_gains(gains: Floats, losses: Floats) -> Floats:
     return net
 
 
-def exchange(problem: Problem, now: Partition, halves: Halves) -> tuple[Partition, Transition] | None:
+def exchange(problem: Problem, now: Partition) -> tuple[Partition, Transition] | None:
     """Split one cluster and merge two others, if that lowers F; the result still has to settle."""
-    if len(halves.gains) < 3:
+    if len(now.gains) < 3:
         return None
-    net = net_gains(halves.gains, merge_losses(problem, now))
+    net = net_gains(now.gains, merge_losses(problem, now))
     k, i, j = (int(at) for at in np.unravel_index(net.argmax(), net.shape))
     if net[k, i, j] <= resolution(now.energies):
         return None
-    changed = assess(problem, *merge(split(now, k, halves), i, j))
+    changed = assess(problem, *merge(split(now, k, now.kept), i, j))
     return changed, Transition(problem.beta, k, j)
 
 
 def improve(
     problem: Problem, now: Partition, settings: StepLimits, rng: np.random.RandomState, max_moves: int
-) -> tuple[Partition, Halves]:
+) -> Partition:
     """Exchange clusters as long as that lowers F."""
     for _ in range(max_moves):
-        now, halves = refine_halves(problem, now, rng)
-        exchanged = exchange(problem, now, halves)
+        now = refine_halves(problem, now, rng)
+        exchanged = exchange(problem, now)
         if exchanged is None:
-            return now, halves
+            return now
         now = settle(problem, exchanged[0], settings)
     return refine_halves(problem, now, rng)
 
@@ -209,14 +204,14 @@ class Growing:
             now = unsplit(problem, Q, result.stats)
         else:
             now = assess(problem, Q, result.stats, *self._halves)
-        now, halves = refine_halves(problem, now, self.rng)
-        changed, room = now, max(self.n_clusters - len(halves.gains), 0)
-        unstable = np.count_nonzero(halves.gains > resolution(now.energies))
-        for k in np.argsort(-halves.gains).tolist()[: min(room, unstable)]:
+        now = refine_halves(problem, now, self.rng)
+        changed, room = now, max(self.n_clusters - len(now.gains), 0)
+        unstable = np.count_nonzero(now.gains > resolution(now.energies))
+        for k in np.argsort(-now.gains).tolist()[: min(room, unstable)]:
             self.transitions += (Transition(problem.beta, k, changed.Q.shape[1]),)
-            changed = assess(problem, *split(changed, k, halves))
+            changed = assess(problem, *split(changed, k, now.kept))
         if changed is now and self.exchanging and self._exchanges < MOVES:
-            exchanged = exchange(problem, now, halves)
+            exchanged = exchange(problem, now)
             if exchanged is not None:
                 changed, transition = exchanged
                 self._exchanges += 1
