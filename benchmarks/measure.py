@@ -107,10 +107,15 @@ class Table:
 
 def memory_above_imports(call: Callable[[], Any]) -> int:
     """Run once; give by how many bytes the peak of the process is above what it held before (Linux)."""
-    before = _status("VmRSS")
+    before = resident()
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from now on
     call()
     return _status("VmHWM") - before
+
+
+def resident() -> int:
+    """Give the bytes that this process holds now (Linux)."""
+    return _status("VmRSS")
 
 
 def _status(field: str) -> int:

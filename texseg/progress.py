@@ -17,13 +17,11 @@ from typing import Any, NamedTuple, Self, TextIO
 
 from texseg.threads import kernels
 
-TYPICAL_SEGMENTS = 5
-"""Number of segments assumed in a forecast when it is not known."""
+TYPICAL_SEGMENTS = 5  # assumed in a forecast when their number is not known
 
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
 _TRIALS = 7
 _TRIAL_SIDE = 512  # pixels
-_OF_CHOOSING = 1.05  # times as long with the default preset when the number is chosen; .95 to 1.1
 _WITHOUT_COMPILER = 1.3  # times as long where loops are not compiled
 _COSTS = {  # of the phases of a fit, in their order, as measured on images of 512 to 1280 pixels
     "filters": 0.1,
@@ -38,12 +36,17 @@ _PRESETS = ("default", "plain")
 _LEARNED_FROM = {2: 16 * 512**2, 3: 8 * 96**3}  # pixels of crops, by the number of axes
 _BLOCK_WITH_MARGIN = {2: 1312**2, 3: 264**3}  # pixels
 _IN_SPACE = 1.5  # times the memory of a pixel that a voxel takes ...
-_LONGER_IN_SPACE = 3.0  # ... and of the time; blocks, whose margins are wide, take more
+_LONGER_IN_SPACE = 4.3  # ... and of the time; blocks, whose margins are wide, take more
 _LONGER_BY_BLOCKS = 4.0
 _PER_MEGAPIXEL = 120.0  # trials, for labelling blocks ...
 _LOOKED_AT = 10.0  # ... and for the look at all of it from which crops are chosen
-_ONCE_OF_PLAIN = 0.65  # of the memory that does not grow with the image
-_OF_PLAIN = 0.9  # times as long without the additions to the paper's method
+# Fitted to runs. Bytes of the search, with each channel more, share of each segment, pixels at which it takes
+# half, a power; once, of a pixel, with each channel more; factors of "plain"; of a report: factor, a pixel.
+_BYTES = (49e6, 0.92e6, 0.0784, 41e3, 1.72, 0.57e6, 46.0, 11.5, 0.742, 1.11, 1.43, 215.0)
+_BYTES_OF_A_SEGMENT = 6.5  # of a pixel
+# Trials once, times pixels to a power, of a megapixel, with each channel more; shares of a segment below five
+# and above; factors of "plain", and where the number is chosen.
+_TRIALS_OF = (34.1, 0.221, 134.0, 0.223, 0.0035, 0.068, 0.58, 1.14)
 
 
 def expected_memory(
@@ -52,34 +55,35 @@ def expected_memory(
     n_segments: int | None = None,
     preset: str = "default",
     n_axes: int = 2,
+    has_report: bool = False,
 ) -> float:
     """Bytes at most that segmenting images of so many pixels in all takes, besides the imported libraries.
 
     Of volumes, with three axes, they are voxels.
-
-    Examples
-    --------
-    >>> f"{expected_memory(2048 * 2048) / 1e6:.0f} MB"
-    '290 MB'
     """
     _check_preset(preset)
-    K = n_segments or TYPICAL_SEGMENTS
-    once = (34e6 + 2e6 * n_channels) * min(1.0, n_pixels / _TRIAL_SIDE**2) ** 0.3
-    once *= _ONCE_OF_PLAIN if preset == "plain" else 1.0
-    more = 1.0 if n_axes == 2 else _IN_SPACE
-    return once + more * n_pixels * (24.0 + 6.5 * K + 4.0 * n_channels)  # by two threads; one takes .8 of it
+    search, of_channel, share, half, power, once, pixel, of_channels, *plain, of_report, report = _BYTES
+    more, K, factors = n_channels - 1, n_segments or TYPICAL_SEGMENTS, plain if preset == "plain" else (1, 1)
+    searching = (search + of_channel * more) * (1 + share * K) * (n_pixels / (n_pixels + half)) ** power
+    labelling = once + n_pixels * (pixel + _BYTES_OF_A_SEGMENT * K + of_channels * more)
+    most = [searching * factors[0], labelling * factors[1]]
+    if has_report:
+        most = [most[0] * of_report, most[1], n_pixels * report]
+    return max(most) * (1.0 if n_axes == 2 else _IN_SPACE)
 
 
-def expected_seconds(shape: Sequence[int], n_segments: int | None = None, preset: str = "default") -> float:
+def expected_seconds(
+    shape: Sequence[int], n_segments: int | None = None, preset: str = "default", n_channels: int = 1
+) -> float:
     """Seconds of all threads together that an image or a volume takes, as multiples of a timed trial."""
     _check_preset(preset)
-    megapixels, K = math.prod(shape) / 1e6, n_segments or TYPICAL_SEGMENTS
-    megapixels *= 1.0 if len(shape) == 2 else _LONGER_IN_SPACE
-    # each segment above five costs more than those before
-    share = 0.65 + 0.07 * K if K <= 5 else 1 + 0.21 * (K - 5)
-    trials = (72.0 + 190.0 * megapixels) * share * (_OF_CHOOSING if n_segments is None else 1.0)
-    trials *= _WITHOUT_COMPILER if kernels is None else 1.0
-    return trials * (_OF_PLAIN if preset == "plain" else 1.0) * _seconds_of_a_trial()
+    once, power, megapixel, of_channel, below, above, plain, chosen = _TRIALS_OF
+    n_pixels, beyond = math.prod(shape), (n_segments or TYPICAL_SEGMENTS) - TYPICAL_SEGMENTS
+    megapixel *= (1.0 if len(shape) == 2 else _LONGER_IN_SPACE) * (1 + of_channel * (n_channels - 1))
+    trials = once * min(1.0, n_pixels / _TRIAL_SIDE**2) ** power + megapixel * n_pixels / 1e6
+    trials *= (1 + beyond * (below if beyond < 0 else above)) * (chosen if n_segments is None else 1.0)
+    trials *= (_WITHOUT_COMPILER if kernels is None else 1.0) * (plain if preset == "plain" else 1.0)
+    return trials * _seconds_of_a_trial()
 
 
 def expected_by_blocks(
@@ -94,9 +98,9 @@ def expected_by_blocks(
     learning = expected_memory(_LEARNED_FROM[n_axes], *about)
     labelling = n_threads * expected_memory(_BLOCK_WITH_MARGIN[n_axes], *about)
     side = round(_LEARNED_FROM[n_axes] ** (1 / n_axes))
-    seconds = expected_seconds((side,) * n_axes, n_segments, preset)
+    seconds = expected_seconds((side,) * n_axes, n_segments, preset, n_channels)
     trials = (_PER_MEGAPIXEL + _LOOKED_AT) * math.prod(shape) / 1e6
-    trials *= (1.0 if n_axes == 2 else _LONGER_BY_BLOCKS) * (_OF_PLAIN if preset == "plain" else 1.0)
+    trials *= 1.0 if n_axes == 2 else _LONGER_BY_BLOCKS
     return max(learning, labelling), seconds + trials * _seconds_of_a_trial()
 
 

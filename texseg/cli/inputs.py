@@ -218,10 +218,12 @@ def describe(
     height, width, geo = header.height, header.width, header.geo
     shape: tuple[int, ...] = (*planes, height, width)
     about, memory = (header.n_channels, n_segments, preset), reading.memory
-    needed = expected_memory(math.prod(shape), *about, len(shape))
+    needed, with_report = (
+        expected_memory(math.prod(shape), *about, len(shape), has) for has in (False, True)
+    )
     whole = needed <= (memory or free_memory() // 2)
     if whole:
-        seconds = expected_seconds(shape, n_segments, preset)
+        seconds = expected_seconds(shape, n_segments, preset, header.n_channels)
     else:
         needed, seconds = expected_by_blocks(shape, *about, n_threads(None))
     if header.orientation >= _ON_ITS_SIDE:
@@ -248,6 +250,7 @@ def describe(
         "pixel_size": header.pixel_size and str(header.pixel_size),
         "read": "whole" if whole else "by blocks",
         "memory_MB": round(min(needed, memory or needed) / 1e6),
+        **({"with_report_MB": round(with_report / 1e6)} if whole else {}),
         "seconds": round(seconds, 1),
         **(_look_of(path, reading) if crops and not whole and not planes else {}),
     }

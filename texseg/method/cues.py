@@ -28,9 +28,7 @@ _ROWS = 256  # rows of pixels compared at once
 _STRIDE = 2  # pixels; information is measured on every second row and column
 
 
-def measured(
-    labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], features: Features
-) -> tuple[float, float, float]:
+def measured(labels: Sequence[NDArray], scenes: Sequence[Scene], features: Features) -> tuple[float, ...]:
     """Measure how ragged labels are, and how far they and the values of single pixels tell each other.
 
     The entropy of a label given the labels left and above, and the part of it that values tell (Theil's

@@ -67,8 +67,7 @@ class Scene:
     """Of the axes, as in `texseg.counts.grid.CellGrid`."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
     _kept: list[Any] = field(default_factory=list, repr=False)  # the last cells, and what they were told by
-    seed_scores: list[Any] = field(default_factory=list, repr=False)
-    """The last classifier learned from strokes, and its scores of the cells, float32 (cells, K)."""
+    seed_scores: list[Any] = field(default_factory=list, repr=False)  # the classifier of strokes, its scores
 
     @property
     def shape(self) -> tuple[int, ...]:
