@@ -35,9 +35,10 @@ _COSTS = {  # of the phases of a fit, in their order, as measured on images of 5
 _PRESETS = ("default", "plain")
 _LEARNED_FROM = {2: 16 * 512**2, 3: 8 * 96**3}  # pixels of crops, by the number of axes
 _BLOCK_WITH_MARGIN = {2: 1312**2, 3: 264**3}  # pixels
-_IN_SPACE = 1.5  # times the memory of a pixel that a voxel takes ...
-_LONGER_IN_SPACE = 4.3  # ... and of the time; blocks, whose margins are wide, take more
-_LONGER_BY_BLOCKS = 4.0
+_BLOCK_IN_SPACE, _MARGINS_IN_SPACE = 168, 96  # voxels, along each axis
+_IN_SPACE = 1.15  # times the memory of a pixel that a voxel takes ...
+_LONGER_IN_SPACE = 2.5  # ... and of the time; to label it alone, against a pixel's:
+_LABELLED_IN_SPACE = 2.5
 _PER_MEGAPIXEL = 120.0  # trials, for labelling blocks ...
 _LOOKED_AT = 10.0  # ... and for the look at all of it from which crops are chosen
 # Fitted to runs. Bytes of the search, with each channel more, share of each segment, pixels at which it takes
@@ -100,7 +101,9 @@ def expected_by_blocks(
     side = round(_LEARNED_FROM[n_axes] ** (1 / n_axes))
     seconds = expected_seconds((side,) * n_axes, n_segments, preset, n_channels)
     trials = (_PER_MEGAPIXEL + _LOOKED_AT) * math.prod(shape) / 1e6
-    trials *= 1.0 if n_axes == 2 else _LONGER_BY_BLOCKS
+    if n_axes == 3:  # margins are read again
+        read = [length + (length - 1) // _BLOCK_IN_SPACE * _MARGINS_IN_SPACE for length in shape]
+        trials = _LABELLED_IN_SPACE * _PER_MEGAPIXEL * math.prod(read) / 1e6
     return max(learning, labelling), seconds + trials * _seconds_of_a_trial()
 
 

@@ -30,6 +30,7 @@ from texseg.progress import expected_by_blocks, expected_memory, expected_second
 from texseg.threads import n_threads
 
 _OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
+_SMALLEST_READ = 144**3  # voxels of the smallest block, with its margins
 _LARGEST_SCENE = 10**12  # pixels of an image that is read by windows
 _FEW_LABELS = 16  # fewer may be an intended pattern
 _ON_ITS_SIDE = 5  # and above: EXIF orientations that exchange rows and columns
@@ -222,6 +223,8 @@ def describe(
         expected_memory(math.prod(shape), *about, len(shape), has) for has in (False, True)
     )
     whole = needed <= (memory or free_memory() // 2)
+    # a block of a volume is not made smaller than this, whatever is allowed
+    least = expected_memory(_SMALLEST_READ, *about, len(shape)) if planes else 0.0
     if whole:
         seconds = expected_seconds(shape, n_segments, preset, header.n_channels)
     else:
@@ -249,7 +252,7 @@ def describe(
         "georeference": place,
         "pixel_size": header.pixel_size and str(header.pixel_size),
         "read": "whole" if whole else "by blocks",
-        "memory_MB": round(min(needed, memory or needed) / 1e6),
+        "memory_MB": round(min(needed, max(memory or needed, least)) / 1e6),
         **({"with_report_MB": round(with_report / 1e6)} if whole else {}),
         "seconds": round(seconds, 1),
         **(_look_of(path, reading) if crops and not whole and not planes else {}),
