@@ -204,8 +204,8 @@ class Divider:
         K = len(by_texture.textures.profiles)
         if n_classes is not None:
             painted = seeded_textures(search, scenes, features, n_classes, self.settings.k_max)
-            labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.settings.min_size)
-            return Division(painted.textures, search, scenes, labelled, painted=painted)
+            by_values = Division(painted.textures, search, scenes, [], painted=painted)
+            return _labelled(by_values, self.settings.min_size)
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
         tried = []
         for is_mixture in (True, False):
@@ -253,31 +253,33 @@ def repaint(
     Unpainted classes start from the labels in ``present``.
     """
     tried = []
-    for before in (division, division.rival):
-        if before is None:
-            continue
+    for before in filter(None, (division, division.rival)):
         pairs = zip(before.scenes, strokes, strict=True)
         scenes = [replace(scene, seeds=own) for scene, own in pairs]
         search, features = before.search, before.textures.features
         painted = seeded_textures(
             search, scenes, features, n_classes, k_max, present=present, before=before.painted
         )
-        labelled = _labels_of(scenes, painted.textures, search.settings.smoothness, min_size)
-        tried.append(Division(painted.textures, search, scenes, labelled, division.selection, painted))
+        tried.append(Division(painted.textures, search, scenes, [], division.selection, painted))
     best = tried[0]
     if len(tried) == 2:
+        tried = [_labelled(each, min_size) for each in tried]
         by_values, by_texture = sorted(tried, key=lambda each: each.textures.features.has_filters)
         best = _better(by_texture, by_values, _seen(by_texture))
         best = best._replace(rival=by_values if best is by_texture else by_texture)
-    settings = best.search.settings
-    if not settings.learned_borders or best.textures.borders is not None:
-        return best
-    textures = best.textures.with_borders(best.scenes, settings.smoothness, np.random.default_rng(0))
-    labelled = _labels_of(best.scenes, textures, settings.smoothness, min_size)
-    assert best.painted is not None  # just now
-    return best._replace(
-        textures=textures, labelled=labelled, painted=best.painted._replace(textures=textures)
-    )
+    settings, textures = best.search.settings, best.textures
+    if settings.learned_borders and textures.borders is None:
+        textures = textures.with_borders(best.scenes, settings.smoothness, np.random.default_rng(0))
+        assert best.painted is not None  # just now
+        best = best._replace(textures=textures, painted=best.painted._replace(textures=textures), labelled=[])
+    return best if best.labelled else _labelled(best, min_size)
+
+
+def _labelled(division: Division, min_size: float) -> Division:
+    """Label the scenes by the textures of their division."""
+    smoothness = division.search.settings.smoothness
+    labelled = [label_scene(scene, division.textures, smoothness, min_size) for scene in division.scenes]
+    return division._replace(labelled=labelled)
 
 
 def n_textures(n_segments: int, has_ground: bool) -> int:
@@ -299,12 +301,6 @@ def _seen(by_texture: Division) -> tuple[float, float, float]:
     confidence = np.concatenate([sure[own > 0] for own, sure in by_texture.labelled]).mean()
     ragged, told, _ = measured(labels, by_texture.scenes, by_texture.textures.features)
     return float(confidence), ragged, told
-
-
-def _labels_of(
-    scenes: Sequence[Scene], textures: Textures, smoothness: float, min_size: float
-) -> list[Labelled]:
-    return [label_scene(scene, textures, smoothness, min_size) for scene in scenes]
 
 
 def _by_energy(textures: Textures) -> Textures:
