@@ -448,6 +448,13 @@ def test_a_volume_has_the_labels_of_the_whole_by_blocks_in_three_axes(bar, model
     assert (labels == of_bar[0]).all()
 
 
+def test_a_lazy_volume_has_the_labels_of_the_whole(bar, model, of_bar, monkeypatch):
+    da = pytest.importorskip("dask.array")
+    monkeypatch.setattr("texseg.blocks.SIDE_IN_SPACE", 60)
+    lazy = model.predict(da.from_array(bar, chunks=(40, 48, 48)))
+    assert max(lazy.numblocks) > 1 and (np.asarray(lazy) == of_bar[0]).all()
+
+
 def test_a_stack_has_the_labels_of_the_whole_by_blocks(stack, monkeypatch):
     """The prior reaches through planes, no farther than the margin."""
     long = np.concatenate([stack[0]] * 8)
