@@ -37,7 +37,7 @@ def browser():
     options.add_argument("--window-size=1300,900")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.set_script_timeout(20)
+    driver.set_script_timeout(60)  # of a busy machine
     yield driver
     driver.quit()
 
