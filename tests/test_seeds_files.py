@@ -142,6 +142,36 @@ def test_strokes_in_pixels_are_found_on_a_map_too(drawn):
         read_seed_file(drawn(({"class": 1}, "Point", [-100, 5])), SHAPE, GEO)
 
 
+def test_strokes_in_degrees_are_found_on_a_map(drawn):
+    """GeoJSON is in longitude and latitude unless it says otherwise; as pixels it would hit, too."""
+    warp = pytest.importorskip("rasterio.warp")
+    geo = georeference_of(Affine(2.0, 0.0, 5e5, 0.0, -2.0, 5.3e6), "EPSG:32633")
+    path = drawn(({"class": 1}, "Point", [15.0, 30.0]), ({"class": 1}, "Point", [105.0, 0.0]))
+    with pytest.warns(UserWarning, match="taken as pixels"):
+        strokes = read_seed_file(path, SHAPE, geo)
+    assert strokes[30, 15] == 1
+    places = np.transpose(warp.transform("EPSG:32633", "OGC:CRS84", [500020, 500080], [5299960, 5299960]))
+    with pytest.warns(UserWarning, match="taken as longitude and latitude"):
+        strokes = read_seed_file(drawn(({"class": 2}, "LineString", places.tolist())), SHAPE, geo)
+    assert (strokes[20, 10:41] == 2).all() and (strokes > 0).sum() <= 3 * 34
+
+
+def test_strokes_with_rows_counted_upward_are_found(drawn):
+    """QGIS shows an image without a georeference below the origin."""
+    ring = [[10, -5], [30, -5], [30, -15], [10, -15], [10, -5]]
+    strokes = read_seed_file(drawn(({"class": 1}, "Polygon", [ring])), SHAPE)
+    expected = np.zeros(SHAPE, int)
+    expected[5:15, 10:30] = 1
+    assert np.array_equal(strokes, expected)
+
+
+def test_a_name_without_a_stroke_on_the_image_names_nothing(drawn):
+    features = [({"class": name}, "Point", [place, 5.5]) for name, place in (("a", 9), ("b", 900), ("c", 30))]
+    with pytest.warns(UserWarning, match="class 3 is c, no stroke of b lies on the image"):
+        seeds = seed_files.read_seed_file(drawn(*features), SHAPE)
+    assert seeds.names == ("a", "", "c") and set(np.unique(seeds.labels)) == {0, 1, 3}
+
+
 @pytest.mark.parametrize(
     ("feature", "message"),
     [
@@ -309,6 +339,26 @@ def test_a_class_of_a_soft_brush_is_kept(tmp_path):
     assert (strokes[55:66] == 1).sum() == 0
 
 
+@pytest.mark.parametrize("ground", [255, 0])
+def test_the_pale_rim_of_a_soft_brush_is_no_class(tmp_path, ground):
+    """Where the brush fades, its colours change so slowly that they fill squares, as strokes do."""
+    rows, columns = np.mgrid[:200, :200]
+    picture, steps = np.full((200, 200, 3), float(ground)), [1.0, 0.99, 0.5, 0.02, 0.01]
+    for row, colour in ((40, (200, 0, 90)), (140, (0, 90, 220))):
+        for strength, first, last in zip(steps, [0, 14, 17, 18, 20], [14, 17, 18, 20, 23], strict=True):
+            distance = np.hypot(rows - row, np.clip(abs(columns - 100) - 40, 0, None))
+            edge = (distance >= first) & (distance < last)
+            shade = strength + (0.3 * (columns % 7) / 7 - 0.15) * (strength == 0.5)
+            picture[edge] = (np.array(colour) * np.broadcast_to(shade, edge.shape)[edge, None]) + (
+                ground * (1 - np.broadcast_to(shade, edge.shape)[edge, None])
+            )
+    Image.fromarray(np.rint(picture).astype(np.uint8)).save(tmp_path / "soft.png")
+    with pytest.warns(UserWarning, match=r"class 1 is \(0, 90, 220\), class 2 is \(200, 0, 90\)(?!, class)"):
+        strokes = read_seed_file(tmp_path / "soft.png", (200, 200))
+    assert set(np.unique(strokes)) == {0, 1, 2}
+    assert (strokes[25:55, 60:140] == 2).all() and (strokes[125:155, 60:140] == 1).all()
+
+
 def test_a_brush_of_soft_edges_alone_is_refused(tmp_path):
     """A class of thin pure lines inside broad soft edges would be lost, not just its edges."""
     rows, columns = np.mgrid[:120, :120]
@@ -419,6 +469,20 @@ def test_probabilities_are_pages_in_the_order_of_the_labels(files, tmp_path):
     assert (pages.argmax(axis=0) + 1 == labels).mean() > 0.98
     run("segment", image, "-k", 2, "-o", tmp_path / "all", "--all", "-q")
     assert not list((tmp_path / "all").glob("*_probabilities*"))
+
+
+def test_painted_colours_are_those_of_the_segments(files, tmp_path):
+    """After segments are merged, too."""
+    image, _, seeds = files
+    paint = np.array([(255, 255, 255), (255, 0, 0), (0, 0, 255)], np.uint8)
+    Image.fromarray(paint[seeds]).save(tmp_path / "paint.png")
+    tifffile.imwrite(tmp_path / "deep.tif", paint[seeds].astype(np.uint16) * 257, photometric="rgb")
+    with pytest.warns(UserWarning, match="unpainted is"):
+        assert seed_files.read_seed_file(tmp_path / "deep.tif", seeds.shape).colours == {}
+    run("segment", image, "--seeds", tmp_path / "paint.png", "-o", tmp_path, "-q", "--merge", "1=sea")
+    with open(tmp_path / "image_segments.csv") as file:
+        rows = [(row["label"], row["name"], row["colour"]) for row in csv.DictReader(file)]
+    assert rows[1] == ("2", "class 2", "#ff0000")
 
 
 def test_names_order_and_colours_of_the_user_stay_in_all_results(files, tmp_path):

@@ -25,15 +25,7 @@ from texseg.channels.planes import NoValidPixels, shown_by, split_planes
 from texseg.channels.rescale import mismatch
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
-from texseg.method.labelling import (
-    BlockReading,
-    Names,
-    Place,
-    Window,
-    empty_reading,
-    finished,
-    reading_of,
-)
+from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
 from texseg.method.sampling import SceneSample, crop_count, read_crops, sample_windows, valid_pixels
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures

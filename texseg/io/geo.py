@@ -268,11 +268,12 @@ def relative_size(
     return (1.0, 1.0) if is_one else times
 
 
-def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDArray[np.float64] | None:
-    """Reproject map coordinates (n, 2) from the system that a file describes; None if that is impossible."""
+def to_longitude_latitude(
+    points: NDArray[np.float64], geo: Georeference, back: bool = False
+) -> NDArray[np.float64] | None:
+    """Reproject coordinates (n, 2) from the system that a file describes, or back; None if impossible."""
     try:
         from rasterio.crs import CRS
-        from rasterio.errors import CRSError
         from rasterio.io import MemoryFile
         from rasterio.warp import transform
     except ImportError:
@@ -288,7 +289,8 @@ def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDA
             imwrite(pixel, np.zeros((1, 1), np.uint8), metadata=None, extratags=tags)
             with MemoryFile(pixel.getvalue()) as memory, memory.open() as file:
                 system = file.crs
-        placed = np.stack(transform(system, "OGC:CRS84", *points.T), axis=-1) if system else np.array(np.nan)
-    except (CRSError, OSError):
+        ends = (system, "OGC:CRS84")[:: -1 if back else 1]
+        placed = np.stack(transform(*ends, *points.T), axis=-1) if system else np.array(np.nan)
+    except Exception:  # GDAL has kinds of its own
         return None
     return placed if np.isfinite(placed).all() else None

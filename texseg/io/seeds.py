@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.files import MalformedFileError, PathName, UnsuitableImageError, open_regular, read_json
-from texseg.io.geo import Georeference
+from texseg.io.geo import Georeference, to_longitude_latitude
 from texseg.io.read import LabelPicture, failures_named, read_label_picture
 from texseg.io.regions import Labels
 
@@ -39,6 +39,8 @@ _NEARLY_PURE = 0.35  # of it: so far is a colour from the pure one that still be
 _FEW, _RARE = 16, 0.02  # pixels, and share of all that are painted: fewer are no stroke but for squares
 _MOST_TIMES = 200  # that strokes cover their image
 _MOST_CROSSINGS = 2**24  # of the edges of one polygon and rows of pixels
+_DEGREES = "longitude and latitude"  # as GeoJSON should be, whatever the image's own system
+_UPWARD = Georeference(world="1 0 0 -1 .5 -.5")  # rows as QGIS counts them where an image has no georeference
 _FAR = 2.0**20  # pixels; lines may start this far outside of the image
 
 
@@ -91,9 +93,11 @@ def _drawn(path: Path, shape: tuple[int, int], geo: Georeference | None) -> tupl
         raise UnsuitableImageError(f"{len(names)} classes are more than {_LARGEST_CLASS}")
     number_of: dict[Any, int] = {called: number for number, called in enumerate(names, start=1)}
     n_left, has_map = _MOST_TIMES * labels.size, geo is not None and geo.transform is not None and not is_roi
-    for system in (geo, None) if has_map else (None,):  # QuPath draws in pixels, whatever the image states
+    systems = {"": geo, _DEGREES: geo, "pixels": None, "pixels, rows upward": _UPWARD}
+    for taken, system in list(systems.items())[2 * (not has_map) :]:  # QuPath draws in pixels on maps, too
         for stroke in strokes:
-            n_left -= _draw(labels, int(number_of.get(stroke.said, stroke.said)), stroke, system)
+            number = int(number_of.get(stroke.said, stroke.said))
+            n_left -= _draw(labels, number, stroke, system, taken == _DEGREES)
             if n_left < 0:
                 raise UnsuitableImageError(f"strokes cover the image more than {_MOST_TIMES} times")
         if labels.any():
@@ -101,10 +105,11 @@ def _drawn(path: Path, shape: tuple[int, int], geo: Georeference | None) -> tupl
     else:
         where = "pixels (column, row)" + ", or in the image's own system" * has_map
         raise UnsuitableImageError(f"no stroke lies on the image; coordinates must be in {where}")
-    colour_of = {stroke.said: stroke.colour for stroke in strokes if stroke.colour}
-    colours = {called: colour_of[called] for called in names if called in colour_of}
+    colours = {str(one.said): one.colour for one in strokes if one.colour and one.said in names}
     said = [f"class {number} is {called:.60}" for called, number in number_of.items()]
-    said += ["coordinates were taken as pixels"] * (has_map and system is None)
+    said += [f"coordinates were taken as {taken}"] * (has_map and taken != "")
+    names = [called if (labels == number_of[called]).any() else "" for called in names]
+    said += [f"no stroke of {called:.60} lies on the image" for called in number_of if called not in names]
     return Seeds(labels, tuple(names), colours), ", ".join(said)
 
 
@@ -164,17 +169,24 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
         )
     said = "transparency" if picture.mask is not None else _called(picture, int(labels[ground][0]))
     classes = np.where(ground, 0, number_of[places]).astype(np.int32)
-    return Seeds(classes), f"unpainted is {said}, {', '.join(meanings)}"
+    shown = looks[kept] if looks.shape[1] == 3 and np.asarray(picture.colours).dtype == np.uint8 else ()
+    colours = {f"class {c}": f"#{bytes(map(int, look)).hex()}" for c, look in enumerate(shown, start=1)}
+    return Seeds(classes, tuple(colours), colours), f"unpainted is {said}, {', '.join(meanings)}"
 
 
 def _pure(looks: Colours, counts: Labels, broad: Labels, unpainted: Colours | None) -> list[int]:
     """Colours (n, bands) of strokes, ascending: those that fill squares, and common ones that are pure."""
     pure, present = broad.tolist(), np.flatnonzero(counts)
+    strength = counts if unpainted is None else np.linalg.norm(looks - unpainted, axis=1)
+    if unpainted is not None and len(present) > max(_MOST_UNPAINTED, 2 * len(broad)):
+        ends, reach, pure = [unpainted], _FAINT * strength[broad].max(initial=0), []
+        for place in broad[np.argsort(-strength[broad])].tolist():  # cores and rims of soft brushes, too
+            if np.linalg.norm(looks[place] - ends, axis=1).min() > reach:
+                ends, pure = [*ends, looks[place]], [*pure, place]
     if not pure and len(present) <= _MOST_UNPAINTED:
         return present.tolist()
     common = np.setdiff1d(np.flatnonzero(counts >= max(_FEW, _RARE * counts.sum())), broad)
-    far = counts[common] if unpainted is None else np.linalg.norm(looks[common] - unpainted, axis=1)
-    for place in common[np.argsort(-far)].tolist():
+    for place in common[np.argsort(-strength[common])].tolist():
         ends = [looks[i] for i in pure] + ([] if unpainted is None else [unpainted])
         if not any(_is_between(looks[place], *pair) for pair in itertools.combinations(ends, 2)):
             pure.append(place)
@@ -285,14 +297,14 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _draw(drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georeference | None) -> int:
+def _draw(drawn: Labels, number: int, stroke: _Stroke, geo: Georeference | None, in_degrees: bool) -> int:
     """Paint one geometry, in place; return how many pixels were looked at."""
     kind, is_area, n_seen = stroke.kind, stroke.kind.endswith("Polygon"), 0
     try:
         parts = stroke.coordinates if kind.startswith("Multi") else [stroke.coordinates]
         for part in parts:
             lines = part if is_area else [[part] if kind.endswith("Point") else part]
-            rings = [_pixels(line, geo) for line in lines]
+            rings = [_pixels(line, geo, in_degrees) for line in lines]
             corners = np.floor(np.concatenate(rings)).astype(np.int64)
             (left, top), (right, bottom) = np.maximum(corners.min(axis=0) - 1, 0), corners.max(axis=0) + 2
             box = drawn[top : max(top, bottom), left : max(left, right)]
@@ -305,13 +317,15 @@ def _draw(drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georefere
     return n_seen
 
 
-def _pixels(points: Any, geo: Georeference | None) -> NDArray[np.float64]:
+def _pixels(points: Any, geo: Georeference | None, in_degrees: bool) -> NDArray[np.float64]:
     """Columns and rows (n, 2), from the corner of the image, of points in its coordinates."""
     places = np.array([[float(value) for value in point[:2]] for point in points], np.float64)
     if places.ndim != 2 or places.shape[1] != 2 or not np.isfinite(places).all():
         raise ValueError(points)
-    transform = None if geo is None else geo.transform
-    if transform is not None:
+    if geo is not None and in_degrees:
+        there = to_longitude_latitude(places, geo, back=True)
+        places = places if there is None else there
+    if geo is not None and (transform := geo.transform) is not None:
         matrix = np.array([[transform.a, transform.b], [transform.d, transform.e]])
         places = np.linalg.solve(matrix, (places - [transform.c, transform.f]).T).T
     return np.clip(places, -_FAR, _FAR)

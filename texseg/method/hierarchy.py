@@ -105,11 +105,7 @@ class Hierarchy:
 
 
 def levels_of(
-    labels: Sequence[NDArray[np.int32]],
-    tree: MergeTree,
-    cells: Sites,
-    grids: Sequence[CellGrid],
-    beta: float,
+    labels: Sequence[NDArray[np.int32]], tree: MergeTree, cells: Sites, grids: Sequence[CellGrid], beta: float
 ) -> Levels:
     """Nest a result between coarser and finer segmentations, using the merge tree of its image.
 

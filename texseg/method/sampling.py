@@ -192,11 +192,7 @@ def crop_count(memory: int | None, n_channels: int, n_axes: int = 2) -> int:
 
 
 def read_crops(
-    source: Any,
-    random_state: Any = 0,
-    n_crops: int = CROPS,
-    side: Any = None,
-    places: Sequence[Window] = (),
+    source: Any, random_state: Any = 0, n_crops: int = CROPS, side: Any = None, places: Sequence[Window] = ()
 ) -> tuple[SceneSample, list[Any]]:
     """Choose crops of a scene by what they show; give them, and the pixels and mask of those that hold data.
 
