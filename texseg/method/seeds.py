@@ -248,7 +248,10 @@ def learn_classes(
     values, K = description.values, samples.shape[1]
     scale = max(float(values.std(axis=0).mean()), _LEAST_SCALE)
     unit = values / scale
-    regression = _logistic(unit[rows], classes, amounts * len(rows) / K, K)
+    from sklearn.linear_model import LogisticRegression  # needed only here
+
+    model = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS, warm_start=True)  # at the last
+    regression = _logistic(model, unit[rows], classes, amounts * len(rows) / K, K)
     discriminant = _discriminant(unit, rows, classes, amounts, clusters, K)
     first = [(one + other) / 2 for one, other in zip(regression, discriminant, strict=True)]
     weights, offsets = first
@@ -258,7 +261,7 @@ def learn_classes(
         numbers = np.array([len(own) for own in sure])
         more = np.concatenate([rows, *sure]), np.concatenate([classes, np.repeat(np.arange(K), numbers)])
         shares = np.concatenate([amounts, np.repeat(_OWN_WEIGHT / np.maximum(numbers, 1), numbers)])
-        second = _logistic(unit[more[0]], more[1], shares * len(rows) / K, K)
+        second = _logistic(model, unit[more[0]], more[1], shares * len(rows) / K, K)
         weights, offsets = ((one + other) / 2 for one, other in zip(first, second, strict=True))
     classifier = description.classifier(weights / scale, offsets)
     return classifier, _log_probabilities(unit @ weights + offsets)
@@ -374,13 +377,11 @@ def _divergences(profiles: Floats, others: Floats, weights: Floats) -> Floats:
 
 
 def _logistic(
-    values: Floats, classes: NDArray[np.intp], amounts: Floats, n_classes: int
+    model: Any, values: Floats, classes: NDArray[np.intp], amounts: Floats, n_classes: int
 ) -> tuple[Floats, Floats]:
     """Weights (D, K) and offsets (K,) of a logistic regression."""
     from sklearn.exceptions import ConvergenceWarning  # needed only here
-    from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # inseparable classes may need any number
         fitted = model.fit(values, classes, amounts)
