@@ -239,6 +239,19 @@ class TestSegment:
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
         run("segment", tmp_path / "a.png", tmp_path / "a_labels.png", "-k", 2, "-o", tmp_path / "out", "-q")
 
+    @pytest.mark.parametrize("form", ["png", "tif,zarr"])
+    def test_formats_without_pages_are_refused_before_any_work(self, tmp_path, monkeypatch, form):
+        if "zarr" in form:
+            pytest.importorskip("zarr")
+        Image.fromarray(PIXELS).save(
+            tmp_path / "two.tif", save_all=True, append_images=[Image.fromarray(PIXELS)]
+        )
+        monkeypatch.setattr(texseg.TextureSegmenter, "_fit", None)
+        pages = ["segment", tmp_path / "two.tif", "--page", "all", "-k", 4, "-o", tmp_path / "out"]
+        result = run(*pages, "--format", form, exit_code=1)
+        assert "labels of several pages are written as tif or npy, not png or zarr" in result.stderr
+        assert not (tmp_path / "out").exists()
+
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [

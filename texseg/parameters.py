@@ -212,6 +212,7 @@ smoothness: Strength with which neighbours belong together. On cells and pixels,
     what a unanimous neighbourhood says; 0 turns this prior off, and windows round every pixel take its
     place.
 min_size (Number): Merge regions with fewer pixels into the neighbour that explains them best.
+    -- Merge regions with fewer pixels (or smaller than 50um2) into the neighbour that explains them best.
 k_min (Number): Smallest number that is considered when the number is chosen; 1 lets an image be a single
     texture. This sorts plain from patterned images. An image without any structure always has one segment.
 k_max (Number): Largest number that is considered when the number is chosen. It is that of ``hierarchy_``,
@@ -223,10 +224,10 @@ random_state: Seed of the random starts.
 verbose: Show a progress bar with the phase and the time left while fitting, on a terminal or in a notebook.
 callback: Receives progress as numbers; an exception it raises ends the fit.
 wavelengths: Wavelengths of the filters, in pixels.
+    -- Wavelengths of the filters, in pixels or with a unit (1um,2um).
 n_orientations: Number of directions of the filters.
 n_bins: Number of bins of each channel.
-patch_weight: Weight of textons (a filter has 1); 0 turns them off. They are patches of 5 x 5 pixels,
-    vector-quantised.
+patch_weight: Weight of textons (a filter has 1); 0 turns them off. They are quantised patches of 5 x 5.
 value_weight: Factor on the weight of plain values (1 on grey, 8 on colour images); 0 turns them off.
 learned_borders: Learn what borders look like. This uses composites of the image's own segments, see
     :mod:`texseg.pixels.borders`.

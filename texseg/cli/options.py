@@ -77,10 +77,8 @@ def _lengths(text: str, end: str = "") -> list[PixelSize]:
     """Read lengths, each with its unit; none unless all have the same."""
     from texseg.io.geo import size_of
 
-    number = r"\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
-    found = [
-        re.fullmatch(rf"{number}\s*([^\W\d_]+){end}\s*", part, re.IGNORECASE) for part in text.split(",")
-    ]
+    length = rf"\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([^\W\d_]+){end}\s*"
+    found = [re.fullmatch(length, part, re.IGNORECASE) for part in text.split(",")]
     sizes = [each and size_of(each[1], each[1], each[2]) for each in found]
     kept = [size for size in sizes if size is not None]
     return kept if len(kept) == len(sizes) and len({size.unit for size in kept}) == 1 else []

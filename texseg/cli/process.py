@@ -153,8 +153,9 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             raise ValueError(f"--scheduler needs an image that is read by windows; {remedy}")
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         has_tags = bool(scenes[0].geo and scenes[0].geo.tags)
-        about = has_tags, len(scenes), by_blocks, reading.is_volume
-        planned = planned_outputs(item, writing, *about)
+        planned = planned_outputs(item, writing, has_tags, len(scenes), by_blocks, reading.is_volume)
+        if len(scenes) > 1 and not reading.is_volume and {"png", "zarr"} & {*writing.formats}:
+            raise UnsuitableImageError("labels of several pages are written as tif or npy, not png or zarr")
         earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             parts = parts_of(item, writing.folder)
