@@ -435,11 +435,14 @@ class TestBatches:
         assert told.splitlines()[0] in invoke("segment", image, "--k-max", 4, "-o", tmp_path).stdout
         assert "number chosen" not in invoke("fit", image, "-k", 2, "-o", model).stdout
 
-    @pytest.mark.parametrize("record", ["", "[]", '{"outputs": ["a_labels.png"]}', '{"result": {}}'])
+    @pytest.mark.parametrize("record", [None, "", "[]", '{"outputs": ["a_labels.png"]}', '{"result": {}}'])
     def test_a_damaged_record_ends_no_run(self, tmp_path, record):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
         out.mkdir()
-        (out / "a_run.json").write_text(record)
+        if record is None and hasattr(os, "mkfifo"):  # which nothing waits for
+            os.mkfifo(out / "a_run.json")
+        else:
+            (out / "a_run.json").write_text(record or "")
         invoke("segment", folder, "-k", 2, "-o", out, "-q", "--skip-existing")
         assert json.loads((out / "a_run.json").read_text())["result"]["n_segments"] == 2
 

@@ -21,6 +21,7 @@ from texseg.method.clusters import clusters_of_values
 from texseg.method.cues import measured, odds_of_values
 from texseg.method.textures import Scene
 from texseg.report import write_report
+from texseg.synth import example
 
 LEVELS = np.array([60, 120, 190])
 
@@ -176,6 +177,9 @@ def test_what_differs_in_texture_alone_is_never_divided_by_values():
         smooth = ndimage.gaussian_filter(noise, (2, 0)), ndimage.gaussian_filter(noise, (0, 2))
         one, other = (part / part.std() for part in smooth)
         assert TextureSegmenter(2).fit(128 + 40 * np.where(columns < 90, one, other)).cue_ == "texture"
+        image, truth = example(192, seed)
+        model = TextureSegmenter(5).fit(image)
+        assert model.cue_ == "texture" and adjusted_rand_score(truth.ravel(), model.labels_.ravel()) > 0.8
 
 
 def test_one_small_thing_of_another_colour_is_found():

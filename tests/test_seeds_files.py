@@ -200,7 +200,7 @@ def test_classes_with_names_are_numbered_in_the_order_of_the_file(drawn):
     assert found.labels[5, 5] == 1 and found.labels[30, 50] == 2
     assert found.names == ("Tumor", "Stroma") and found.colours == {"Tumor": "#c80000"}
     tumor["classification"] = {"name": "Tumor", "colorRGB": -3670016}  # of older versions
-    (drawn((tumor, "Point", [5, 5])),)
+    drawn((tumor, "Point", [5, 5]))
     with pytest.warns(UserWarning, match="class 1 is Tumor"):
         assert seed_files.read_seed_file(path, SHAPE).colours == {"Tumor": "#c80000"}
     assert read_seed_file(drawn(({"class": "7"}, "Point", [5, 5])), SHAPE)[5, 5] == 7

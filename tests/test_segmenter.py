@@ -594,6 +594,22 @@ def test_what_is_unlike_every_segment_is_said_with_its_place():
         TextureSegmenter(3).fit(image)
 
 
+@pytest.mark.parametrize("share", [0.01, 0.05])
+def test_a_small_square_of_another_texture_is_one_of_two_segments(share):
+    rng, side = np.random.default_rng(0), round(512 * share**0.5)
+    image, other = (
+        blurred / blurred.std()
+        for blurred in (cv2.GaussianBlur(rng.normal(size=(512, 512)), (0, 0), 1, sigmaY=s) for s in (4, 1))
+    )
+    place = np.s_[150 : 150 + side, 260 : 260 + side]
+    image[place] = other[place]
+    found = segment(image, 2)
+    inside = found == found[150 + side // 2, 260 + side // 2]
+    square = np.zeros((512, 512), bool)
+    square[place] = True
+    assert (inside & square).sum() > 0.8 * (inside | square).sum()
+
+
 def test_of_several_images_the_one_without_data_is_named():
     image = np.random.default_rng(0).normal(size=(64, 64))
     with pytest.raises(ValueError, match=r"image 1: no valid pixels in the image of shape \(64, 64\)"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import is_
 from typing import Any
 
 import cv2
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.planes import Planes
-from texseg.channels.quantize import bulk_of
+from texseg.channels.quantize import Bulk, bulk_of
 from texseg.threads import side_by_side
 
 _HEAVY = 0.001  # share of the values beyond the fence that is worth a note; single hot pixels are not
@@ -28,27 +29,21 @@ def multiplies(images: Sequence[Planes]) -> bool:
     """Whether light, gains or speckle multiply the values: contrast is proportional to brightness."""
     if any(band.min() < 0 for planes in images for band in planes.bands):
         return False
-    masks = [planes.mask for planes in images]
-    bulks = [bulk_of(band, masks).values for band in zip(*(planes.bands for planes in images), strict=True)]
-    fences = [(bulk.min(), bulk.max()) for bulk in bulks]
+    fences = [(bulk.values.min(), bulk.values.max()) for bulk in _bulks(images)]
     shading = _shading_of(np.concatenate([_blocks(planes, fences) for planes in images]))
     return shading is not None and (
         shading[0] >= _SURELY_TOGETHER and _ONE_FACTOR[0] <= shading[1] <= _ONE_FACTOR[1]
     )
 
 
-def notes_on(images: Sequence[Planes]) -> Iterator[str]:
-    """Describe what is unusual about the values of images, and which parameter helps."""
-    masks = [planes.mask for planes in images]
-    bands = list(zip(*(planes.bands for planes in images), strict=True))
-    bulks = [bulk_of(band, masks) for band in bands]
-    for value in dict.fromkeys(value for bulk in bulks for value in bulk.extremes):
-        share, name = 0.0, f"{value:g}"
-        for band in bands:
-            valid = [(v if m is None else v[m]).ravel() for v, m in zip(band, masks, strict=True)]
-            share = max(share, float(np.mean(np.concatenate(valid) == np.asarray(value, valid[0].dtype))))
+def notes_on(images: Sequence[Planes], originals: Sequence[Planes]) -> Iterator[str]:
+    """Describe what is unusual about the values of images, ``originals`` with their flat background."""
+    bulks = _bulks(images)
+    seen = bulks if all(map(is_, images, originals)) else _bulks(originals)
+    for value, share in dict(sorted(pair for bulk in seen for pair in bulk.extremes)).items():
+        name = f"{value:g}"
         if float(name) != value:  # the shortest that reads back as the same
-            name = str(bands[0][0].dtype.type(value))
+            name = str(images[0].bands[0].dtype.type(value))
         yield (
             f"{100 * share:.2g} % of the pixels hold the single value {name}, an isolated value: if it marks "
             f"missing data, pass nodata={name} (--nodata {name}); otherwise it becomes a segment of its own"
@@ -56,6 +51,11 @@ def notes_on(images: Sequence[Planes]) -> Iterator[str]:
     heavy = max(bulk.share for bulk in bulks)
     if heavy >= _HEAVY:
         yield f"{100 * heavy:.2g} % of the pixels are outliers and were clipped to the range of the rest"
+
+
+def _bulks(images: Sequence[Planes]) -> list[Bulk]:
+    masks = [planes.mask for planes in images]
+    return [bulk_of(band, masks) for band in zip(*(planes.bands for planes in images), strict=True)]
 
 
 def _shading_of(blocks: NDArray[np.floating]) -> tuple[float, float] | None:

@@ -31,8 +31,8 @@ class Bulk(NamedTuple):
     """The values that determine a range, and what was set aside."""
 
     values: NDArray  # a sample of them
-    extremes: tuple[float, ...]
-    """Lowest or highest values that many pixels have and that lie far from all others."""
+    extremes: tuple[tuple[float, float], ...]
+    """Lowest or highest values that many pixels have and that lie far from all others, and their shares."""
     share: float  # share of the other values that lie beyond the fence
 
 
@@ -84,8 +84,8 @@ def _ends(values: NDArray, percent: float) -> tuple[float, float]:
     return float(values[_rank(values, percent)]), float(values[_rank(values, 100 - percent)])
 
 
-def _without_extremes(sample: NDArray) -> tuple[NDArray, tuple[float, ...]]:
-    extremes = []
+def _without_extremes(sample: NDArray) -> tuple[NDArray, tuple[tuple[float, float], ...]]:
+    extremes, size = [], len(sample)
     for end in (0, -1):
         value = sample[end]
         first, stop = np.searchsorted(sample, value), np.searchsorted(sample, value, "right")
@@ -94,7 +94,7 @@ def _without_extremes(sample: NDArray) -> tuple[NDArray, tuple[float, ...]]:
             continue
         low, high = _ends(others, 1)
         if high > low and abs(float(value) - float(others[end])) > _FENCE * (high - low):
-            extremes.append(float(value))
+            extremes.append((float(value), (len(sample) - len(others)) / size))
             sample = others
     return sample, tuple(extremes)
 

@@ -96,7 +96,7 @@ def learn_scenes(
         logarithm = settings.preset != "plain" and multiplies(_pictures(images))
         if logarithm:
             warn(_LOGARITHM_TAKEN, LogarithmWarning)
-    for note in notes_on(_pictures(images)):
+    for note in notes_on(_pictures(images), _pictures(originals)):
         warn(note)
     is_stack = settings.planes is not None
     features, bins = learn_features(
