@@ -2,6 +2,7 @@
 
 import warnings
 
+import cv2
 import numpy as np
 import pytest
 
@@ -208,6 +209,37 @@ def test_ground_around_a_field_of_view_reaches_into_its_corners(scene):
     alone = segment(field, 3, nodata=-2000)
     assert np.array_equal(labels == 1, outside)
     assert np.array_equal(labels[~outside] - 1, alone[~outside])
+
+
+@pytest.mark.parametrize("frame", [0, 12])
+def test_gaps_between_the_panels_of_a_figure_are_ground(frame):
+    rows, columns = np.mgrid[:128, :128]
+    noise = np.random.default_rng(0).normal(size=(3, 128, 128))
+    noise[2] = 4 * cv2.GaussianBlur(noise[2], (0, 0), 2)
+    textures = [
+        noise[0],
+        np.sin(rows * 0.9) + 0.3 * noise[1],
+        np.sin(columns * 0.5) * np.sin(rows * 0.5),
+        noise[2],
+    ]
+    figure, truth = np.full((268 + 2 * frame,) * 2, 255, np.uint8), np.ones((268 + 2 * frame,) * 2, int)
+    for number, texture in enumerate(textures):
+        place = tuple(slice(frame + 140 * at, frame + 140 * at + 128) for at in divmod(number, 2))
+        figure[place] = np.clip(128 + 40 * texture / texture.std(), 0, 255)
+        truth[place] = number + 2
+    found = segment(figure, 5)
+    assert np.array_equal(found == 1, truth == 1)
+    assert (match_labels(found, truth) == truth).mean() > 0.99
+
+
+@pytest.mark.parametrize("narrow", [3, 30])
+def test_lines_that_divide_no_panels_are_no_ground(narrow):
+    """Neither lost lines of a scanner, nor those at the edge or beside the text of a bar."""
+    image = np.random.default_rng(0).integers(0, 256, (240, 240))
+    image[:, -narrow:] = 0
+    image[100 : 100 + min(narrow, 12)] = 0
+    image[100 + min(narrow, 12) + 8 :][:12] = 0
+    assert find_ground(split_planes(image)) is None
 
 
 def test_ground_does_not_flow_into_a_texture_that_has_its_value():

@@ -205,8 +205,8 @@ log (Image): Use the logarithm of the values, where light multiplies: gains, vig
     -- Use the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where contrast
     follows brightness by the same factor]
 crop_bar (Image): Skip the info bar of a microscope, if any is found. It gets label 0.
-flat_ground (Image): Make background of one value round the textures, from a fifth of the image on, a
-    segment of its own, see :mod:`texseg.channels.ground`; never in the plain preset, and not in volumes.
+flat_ground (Image): Make background of one value, from a fifth of the image on or between the panels of
+    a figure, a segment, see :mod:`texseg.channels.ground`; never in the plain preset, and not in volumes.
     -- Make flat background a segment of its own.  [default: yes; with --preset plain no]
 smoothness: Strength with which neighbours belong together. On cells and pixels, 1 adds up to 10 nats to
     what a unanimous neighbourhood says; 0 turns this prior off, and windows round every pixel take its

@@ -1,4 +1,4 @@
-"""Flat background around the textures: the margin of a scanned slide, the holder of a sample.
+"""Flat background around the textures: the margin of a scanned slide, the gaps of a figure.
 
 Ground without texture would dominate what is learned from an image: ranges, textons, and which windows are
 calm. And filters on it reach into the textures, which creates a ring along its edge. So it becomes a segment
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import groupby
 from typing import Any
 
 import cv2
@@ -29,14 +30,26 @@ _ONE_VALUE = 0.6  # times the level: largest spread of its values (2 to 98 %); s
 
 
 def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
-    """Find broad background of one value, bool (H, W); None below a fifth or above 98 % of the image."""
+    """Find broad background of one value, a fifth to 98 % of the image, or gaps of panels; bool (H, W)."""
     valid = np.ones(planes.bands[0].shape, bool) if planes.mask is None else planes.mask
     units = [to_unit(band, robust_range([band], [planes.mask])) for band in planes.bands]
     ground = _ground_of(units, valid)
     if ground is None:
         blurred = [cv2.blur(unit, (3, 3), borderType=cv2.BORDER_REFLECT) for unit in units]
         ground = _ground_of([np.asarray(unit, np.float32) for unit in blurred], valid)
-    return ground
+    return _gaps_of(planes.bands) if ground is None and planes.mask is None else ground
+
+
+def _gaps_of(bands: Sequence[NDArray[Any]]) -> NDArray[np.bool_] | None:
+    """Rows and columns of one value between the panels of a figure, and around them."""
+    gaps, between = np.zeros(bands[0].shape, bool), False
+    for axis, lines in enumerate((gaps.T, gaps)):
+        flat = reduce(np.logical_and, [band.min(axis=axis) == band.max(axis=axis) for band in bands])
+        runs = [(is_flat, len(list(run))) for is_flat, run in groupby(flat)]
+        if flat.mean() < _LEAST_SHARE and all(n >= (PATCH_SIDE if gap else _BROAD) for gap, n in runs):
+            lines[flat] = True
+            between |= any(is_flat for is_flat, _ in runs[1:-1])
+    return gaps if between and all(np.ptp(band[gaps]) == 0 for band in bands) else None
 
 
 def _ground_of(units: Sequence[NDArray[np.floating]], valid: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
