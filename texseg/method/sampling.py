@@ -26,7 +26,7 @@ CROP_SIDE = 512
 CROPS = 16
 """Textures are learned from this many crops of this side; see ``benchmarks/blocks.py``."""
 
-SIDE_IN_SPACE, CROPS_IN_SPACE = 96, 8  # of volumes; they are spread evenly, without a look at the rest
+CROP_SIDE_IN_SPACE, CROPS_IN_SPACE = 96, 8  # of volumes; they are spread evenly, without a look at the rest
 CROP_OF_STACK = 8, 256, 256  # of a stack, whose textures lie in its planes
 
 NO_DATA = "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
@@ -182,7 +182,7 @@ class _Survey(NamedTuple):
 
 def crop_count(memory: int | None, n_channels: int, n_axes: int = 2) -> int:
     """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
-    most, size = (CROPS, CROP_SIDE**2) if n_axes == 2 else (CROPS_IN_SPACE, SIDE_IN_SPACE**3)
+    most, size = (CROPS, CROP_SIDE**2) if n_axes == 2 else (CROPS_IN_SPACE, CROP_SIDE_IN_SPACE**3)
     fitting = [
         n
         for n in range(1 if memory is not None else most, most + 1)
@@ -203,7 +203,7 @@ def read_crops(
     """
     seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
     is_image = len(source.shape) == 2
-    side = side or (CROP_SIDE if is_image else SIDE_IN_SPACE)
+    side = side or (CROP_SIDE if is_image else CROP_SIDE_IN_SPACE)
     n_crops = min(n_crops, math.prod(shortened(source.shape, of_each(side, len(source.shape)))))
     sample = SceneSample(sample_windows(source.shape, seed, n_crops, side))
     parts = zip(sample.windows[0], source.shape, strict=True)
