@@ -62,6 +62,16 @@ def test_the_commands_for_an_own_photograph_write_pages_and_labels(monkeypatch, 
     assert {"my_photo_overlay.png", "my_photo_report.html"} <= {path.name for path in Path("out").iterdir()}
 
 
+def assert_names_are_those_of_strokes(stem, names):
+    strokes, labels = (
+        read_labels(path) for path in ("sample_images/tissue_strokes.png", f"{stem}_labels.tif")
+    )
+    with open(f"{stem}_segments.csv") as file:
+        number_of = {row["name"]: int(row["label"]) for row in csv.DictReader(file)}
+    for number, name in enumerate(names, start=1):
+        assert (labels[strokes == number] == number_of[name]).mean() > 0.9, name
+
+
 @pytest.mark.parametrize("topic", ["sample_images/tissue.png", "sample_images/scattered_textures.png"])
 def test_the_commands_on_sample_images_run(monkeypatch, tmp_path, topic):
     from click.testing import CliRunner
@@ -79,6 +89,7 @@ def test_the_commands_on_sample_images_run(monkeypatch, tmp_path, topic):
             assert result.exit_code == 0, result.output
             if "--edits" in arguments:
                 assert "gland" in result.output and "stroma" in result.output
+                assert_names_are_those_of_strokes("out/tissue", ("stroma", "gland"))
     if "tissue" in topic:  # the last ones are about seeds
         seeds, labels = (
             read_labels(path) for path in ("sample_images/tissue_strokes.png", "out/tissue_labels.tif")
