@@ -211,8 +211,8 @@ def learned_labels(region, painted, clusters, n_draws, seed=0):
     def settle(scores):
         return field((scores + pins(painted)).astype(np.float32), 1.0, np.ones(1)).posteriors
 
-    description = describe(cells, np.full(N_CHANNELS, 4.0))
-    return learn_classes(painted, description, cells, clusters, settle)[1].argmax(axis=1)
+    description = describe(cells, np.full(N_CHANNELS, 4.0), clusters)
+    return learn_classes(painted, description, cells, settle)[1].argmax(axis=1)
 
 
 def test_the_cell_of_a_seed_keeps_its_class_against_all_neighbours():
@@ -222,12 +222,12 @@ def test_the_cell_of_a_seed_keeps_its_class_against_all_neighbours():
     seeds = np.zeros((24 * 8, 32 * 8), np.int32)
     for row, column, number in ((3, 5, 1), (3, 20, 2), (20, 5, 1), (20, 20, 2), (12, 8, 2)):
         seeds[8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = number
-    settings = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
+    settings = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0), k_max=4)
     grid, rng = cell_grid(seeds.shape, 8), np.random.RandomState(0)
     search = Search(cells, [grid], np.full(N_CHANNELS, 4.0), settings, 20.0, rng)
     scene = Scene(np.zeros((N_CHANNELS, *seeds.shape), np.uint8), None, seeds=seeds)
     features = SimpleNamespace(has_filters=True)  # all that is asked of them here
-    classes = seeded_textures(search, [scene], features, 2, 4).classes.reshape(24, 32)
+    classes = seeded_textures(search, [scene], features, 2).classes.reshape(24, 32)
     assert classes[12, 8] == 1
     assert (classes == region).mean() > 0.97
 

@@ -23,7 +23,7 @@ from texseg.method.labelling import confidence_of, label_scene, probabilities
 from texseg.method.number import Selection
 from texseg.method.sampling import CROP_OF_STACK, SceneSample
 from texseg.method.scenes import known_scenes, learn_scenes, refuse_seeds_without_cells, warn
-from texseg.method.seeds import checked_seeds
+from texseg.method.seeds import checked_seeds, classes_in
 from texseg.method.textures import Scene
 from texseg.modelfile import read_textures, save_textures
 from texseg.parameters import PARAMETERS, Parameters, Settings, check_flags, checked, takes_parameters
@@ -216,15 +216,14 @@ class Segmenter(Editable):
         shapes, masks = [scene.shape for scene in scenes], [scene.mask for scene in scenes]
         strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=None)
         n_classes = max(n_classes, self.n_segments_)
-        painted = np.unique(np.concatenate([np.unique(own) for own in strokes if own is not None]))
-        missing = np.setdiff1d(np.arange(self.n_segments_ + 1, n_classes + 1), painted)
+        missing = np.setdiff1d(np.arange(self.n_segments_ + 1, n_classes + 1), classes_in(strokes))
         if len(missing):
             raise ValueError(
                 f"seeds must number new classes without gaps: class {missing[0]} is neither painted nor a "
                 f"segment, which are 1 to {self.n_segments_}"
             )
         names = (*self.names_, *[""] * (n_classes - self.n_segments_))
-        options = {"k_max": self.k_max, "min_size": self.min_size, "present": self._images()}
+        options = {"min_size": self.min_size, "present": self._images()}
         fit = repaint(self._division, strokes, n_classes, **options)
         self._publish(fit, several)
         self.names_ = names

@@ -319,7 +319,7 @@ class Search:
     @cached_property
     def description(self) -> Description:
         """Description of the cells, for strokes."""
-        return describe(self.cells, self.wavelengths)
+        return describe(self.cells, self.wavelengths, self.tree(self.settings.k_max).labels)
 
     def _windows(self, step: int) -> Sites:
         """Windows around every ``step``-th cell; around every cell, in place of a prior on the map."""

@@ -59,7 +59,7 @@ class Divider:
         selection, painted, unlike = None, None, None
         if n_classes is not None:
             self.tell("clusters")
-            painted = seeded_textures(search, scenes, features, n_classes, self.settings.k_max)
+            painted = seeded_textures(search, scenes, features, n_classes)
             textures = painted.textures
         else:
             textures, selection = self._textures(search, scenes, features)
@@ -203,7 +203,7 @@ class Divider:
         search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
         K = len(by_texture.textures.profiles)
         if n_classes is not None:
-            painted = seeded_textures(search, scenes, features, n_classes, self.settings.k_max)
+            painted = seeded_textures(search, scenes, features, n_classes)
             by_values = Division(painted.textures, search, scenes, [], painted=painted)
             return _labelled(by_values, self.settings.min_size)
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
@@ -244,7 +244,6 @@ def repaint(
     strokes: Sequence[NDArray[np.int32] | None],
     n_classes: int,
     *,
-    k_max: int,
     min_size: float,
     present: Sequence[NDArray[np.int32]],
 ) -> Division:
@@ -257,9 +256,7 @@ def repaint(
         pairs = zip(before.scenes, strokes, strict=True)
         scenes = [replace(scene, seeds=own) for scene, own in pairs]
         search, features = before.search, before.textures.features
-        painted = seeded_textures(
-            search, scenes, features, n_classes, k_max, present=present, before=before.painted
-        )
+        painted = seeded_textures(search, scenes, features, n_classes, present, before.painted)
         tried.append(Division(painted.textures, search, scenes, [], division.selection, painted))
     best = tried[0]
     if len(tried) == 2:

@@ -90,20 +90,28 @@ class Description(NamedTuple):
     """(S, M)."""
     axes: Floats
     """(S, M, D)."""
+    scale: float
+    """Of the coordinates, by which they are divided."""
     values: Floats
     """(N, S * D)."""
+    deviations: Floats
+    """(S * D,), of the values."""
+    within: Floats
+    """(S * D, S * D), correlations of the values within clusters."""
+    clusters: NDArray[np.intp]
+    """(N,), an over-segmentation."""
 
     def classifier(self, weights: Floats, offsets: Floats) -> SeedClassifier:
         """Turn a classifier of these numbers, with weights (S * D, K), into one of histograms."""
         S, _, D = self.axes.shape
-        of_roots = np.einsum("smd,sdk->smk", self.axes, weights.reshape(S, D, -1))
+        of_roots = np.einsum("smd,sdk->smk", self.axes, (weights / self.scale).reshape(S, D, -1))
         offsets = offsets - np.einsum("sm,smk->k", self.means, of_roots)
         sides = np.array(_WINDOWS)
         return SeedClassifier(sides, of_roots.astype(np.float32), offsets.astype(np.float32))
 
 
-def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
-    """Describe cells along the leading axes of each octave (and plain channel), window by window."""
+def describe(cells: Sites, wavelengths: NDArray[np.float64], clusters: NDArray[np.intp]) -> Description:
+    """Describe cells, of some clusters, along leading axes of each octave and plain channel, by windows."""
     from scipy.linalg import eigh  # slow to import
 
     present = cells.sizes > 0
@@ -125,7 +133,15 @@ def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
         means.append(mean)
         axes.append(basis)
         values.append((roots - mean) @ basis)
-    return Description(np.stack(means), np.stack(axes), np.concatenate(values, axis=1).astype(np.float64))
+    numbers = np.concatenate(values, axis=1).astype(np.float64)
+    scale = max(float(numbers.std(axis=0).mean()), _LEAST_SCALE)
+    numbers /= scale
+    deviations, centred = numbers.std(axis=0) + 1e-9, numbers.copy()
+    for cluster in np.unique(clusters):
+        own = clusters == cluster
+        centred[own] -= numbers[own].mean(axis=0)
+    within = (centred.T @ centred) / len(numbers) / np.outer(deviations, deviations)
+    return Description(np.stack(means), np.stack(axes), scale, numbers, deviations, within, clusters)
 
 
 def potts_field(sites: Sites, potts: PottsSettings, smoothness: float, n_sweeps: int) -> PottsField:
@@ -153,7 +169,7 @@ def checked_seeds(
     checked = [
         one if one is None or mask is None else one * mask for one, mask in zip(painted, masks, strict=True)
     ]
-    classes, seen = _classes_in(painted), _classes_in(checked)
+    classes, seen = classes_in(painted), classes_in(checked)
     if not len(classes):
         raise ValueError("seeds are 0 everywhere; give some pixels the number of their class")
     if len(seen) < len(classes):
@@ -174,7 +190,7 @@ def refuse_grey_values(seeds: Sequence[NDArray[np.int32] | None]) -> None:
     """Refuse the grey values of a paint program, such as 85, 170, 255: classes between them cost much."""
     from texseg.io.seeds import count_up
 
-    classes = _classes_in(seeds)
+    classes = classes_in(seeds)
     if not count_up(classes):
         missing = int(classes[-1]) - len(classes)
         raise ValueError(
@@ -183,9 +199,10 @@ def refuse_grey_values(seeds: Sequence[NDArray[np.int32] | None]) -> None:
         )
 
 
-def _classes_in(seeds: Sequence[NDArray[np.int32] | None]) -> NDArray[np.intp]:
-    found = np.unique(np.concatenate([[0], *(np.unique(one) for one in seeds if one is not None)]))
-    return found[found > 0].astype(np.intp)
+def classes_in(seeds: Sequence[NDArray[np.integer] | None]) -> NDArray[np.intp]:
+    """Find the classes that occur."""
+    found = [one[one > 0] for one in seeds if one is not None]
+    return np.unique(np.concatenate([np.zeros(0, np.intp), *found]))
 
 
 def _checked(seeds: Any, shape: tuple[int, ...]) -> NDArray[np.int32]:
@@ -227,32 +244,29 @@ def learn_classes(
     painted: Floats,
     description: Description,
     cells: Sites,
-    clusters: NDArray[np.intp],
     settle: Callable[[Floats], Floats],
     present: NDArray[np.intp] | None = None,
 ) -> tuple[SeedClassifier, Floats]:
     """Learn the classes from painted cells; return the classifier and its log-probabilities (N, K).
 
-    ``painted`` (N, K) counts the painted pixels of each class in every cell; ``clusters`` (N,) is an
-    over-segmentation; ``settle`` turns log-probabilities into posteriors under the prior on the map;
-    ``present`` (N,) holds the current classes from 0, or -1: the cells of an unpainted class serve as its
-    seeds. Unpainted classes without cells are given clusters.
+    ``painted`` (N, K) counts the painted pixels of each class in every cell; ``settle`` turns
+    log-probabilities into posteriors under the prior on the map; ``present`` (N,) holds the current classes
+    from 0, or -1: the cells of an unpainted class serve as its seeds. Unpainted classes without cells are
+    given clusters.
     """
     samples = painted * (cells.sizes > 0)[:, None]
     if present is not None:
         samples = _with_present(samples, present, cells)
-    samples = _with_found(samples, clusters, cells)
+    samples = _with_found(samples, description.clusters, cells)
     rows, classes = np.nonzero(samples)
     amounts = samples[rows, classes]
     amounts /= np.bincount(classes, amounts)[classes]
-    values, K = description.values, samples.shape[1]
-    scale = max(float(values.std(axis=0).mean()), _LEAST_SCALE)
-    unit = values / scale
+    unit, K = description.values, samples.shape[1]
     from sklearn.linear_model import LogisticRegression  # needed only here
 
     model = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS, warm_start=True)  # at the last
     regression = _logistic(model, unit[rows], classes, amounts * len(rows) / K, K)
-    discriminant = _discriminant(unit, rows, classes, amounts, clusters, K)
+    discriminant = _discriminant(description, rows, classes, amounts, K)
     first = [(one + other) / 2 for one, other in zip(regression, discriminant, strict=True)]
     weights, offsets = first
     for _ in range(_ROUNDS):
@@ -263,7 +277,7 @@ def learn_classes(
         shares = np.concatenate([amounts, np.repeat(_OWN_WEIGHT / np.maximum(numbers, 1), numbers)])
         second = _logistic(model, unit[more[0]], more[1], shares * len(rows) / K, K)
         weights, offsets = ((one + other) / 2 for one, other in zip(first, second, strict=True))
-    classifier = description.classifier(weights / scale, offsets)
+    classifier = description.classifier(weights, offsets)
     return classifier, _log_probabilities(unit @ weights + offsets)
 
 
@@ -281,14 +295,13 @@ def seeded_textures(
     scenes: Sequence[Any],
     features: Any,
     n_classes: int,
-    k_max: int,
     present: Sequence[NDArray[np.int32]] | None = None,
     before: Seeded | None = None,
 ) -> Seeded:
     """Learn ``n_classes`` classes, at least two, from the seeds on scenes that were searched.
 
-    Unpainted classes start from the labels ``present`` (H, W), and from at most ``k_max`` clusters. The
-    borders learned ``before``, from other seeds on the same scenes, stay if most cells keep their class.
+    Unpainted classes start from the labels ``present`` (H, W), or from clusters of the cells. The borders
+    learned ``before``, from other seeds on the same scenes, stay if most cells keep their class.
     """
     cells, settings = search.cells, search.settings
     painted = painted_cells([scene.seeds for scene in scenes], search.grids, n_classes)
@@ -310,8 +323,7 @@ def seeded_textures(
     if present is not None:
         shares = painted_cells(present, search.grids, n_classes)
         of_cells = np.where(shares.any(axis=1), shares.argmax(axis=1), -1)
-    clusters = search.tree(k_max).labels
-    classifier, scores = learn_classes(painted, search.description, cells, clusters, settle, of_cells)
+    classifier, scores = learn_classes(painted, search.description, cells, settle, of_cells)
     Q = settle(scores)
     ends = np.cumsum([grid.n_cells for grid in search.grids])[:-1]
     for scene, own in zip(scenes, np.split(scores, ends), strict=True):
@@ -392,23 +404,17 @@ def _logistic(
 
 
 def _discriminant(
-    values: Floats,
+    description: Description,
     rows: NDArray[np.intp],
     classes: NDArray[np.intp],
     amounts: Floats,
-    clusters: NDArray[np.intp],
     n_classes: int,
 ) -> tuple[Floats, Floats]:
     """Weights (D, K) and offsets (K,) of the linear discriminant between the means of classes."""
-    centred = values.copy()
-    for cluster in np.unique(clusters):
-        own = clusters == cluster
-        centred[own] -= values[own].mean(axis=0)
-    scale = values.std(axis=0) + 1e-9
-    within = (centred.T @ centred) / len(values) / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
+    scale = description.deviations
     means = np.zeros((n_classes, len(scale)))
-    np.add.at(means, classes, amounts[:, None] * values[rows] / scale)
-    weights = np.linalg.solve(within, means.T)
+    np.add.at(means, classes, amounts[:, None] * description.values[rows] / scale)
+    weights = np.linalg.solve(description.within + _RIDGE * np.eye(len(scale)), means.T)
     offsets = -np.einsum("kd,dk->k", means, weights) / 2
     return _DEPENDENCE * weights / scale[:, None], _DEPENDENCE * offsets
 
