@@ -23,8 +23,8 @@ ORDER = """
     estimator segmenter edits blocks modelfile
     method
     parameters pixels
-    m3 models fitting counts
     channels
+    m3 models fitting counts
     metrics synth io progress threads
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""

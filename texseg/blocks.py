@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.axes import of_each, shortened
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, shown_by, split_planes
 from texseg.channels.rescale import mismatch
+from texseg.counts.axes import of_each, shortened
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of

@@ -19,7 +19,6 @@ from texseg.io.files import MalformedFileError, read_json
 from texseg.io.regions import printable_name
 from texseg.method.seeds import painted_cells
 from texseg.method.textures import MergedTextures
-from texseg.parameters import shown
 
 __all__ = ["Editable", "Edits", "Labels", "Values", "checked_edits", "parse_merges", "read_edits"]
 
@@ -79,17 +78,17 @@ def checked_edits(values: Any) -> Edits:
         return values
     if not isinstance(values, Mapping) or not set(values) <= {"merge", "names"}:
         form = '{"merge": [[2, 5]], "names": {"2": "gland"}}'
-        raise ValueError(f"edits must be of the form {form}, got {shown(values)}")
+        raise ValueError(f"edits must be of the form {form}, got {values!r:.80}")
     groups, names = _checked_groups(values.get("merge", [])), values.get("names", {})
     if not isinstance(names, Mapping):
-        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {shown(names)}')
+        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {names!r:.80}')
     return Edits(groups, tuple(_checked_name(*pair) for pair in names.items()))
 
 
 def _checked_name(label: Any, name: Any) -> tuple[int, str]:
     text = str(label) if isinstance(label, (str, int, np.integer)) else ""
     if not text.isdecimal() or len(text) > 9 or not isinstance(name, str):
-        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {shown({label: name})}')
+        raise ValueError(f'names must be of the form {{"2": "gland"}}, got { {label: name}!r:.80}')
     return int(text), printable_name(name)
 
 
@@ -98,7 +97,7 @@ def _checked_groups(merge: Any) -> tuple[tuple[int, ...], ...]:
     are_groups = all(group and len(group) > 1 and all(map(_is_whole, group)) for group in groups)
     if _members(merge) is None or not are_groups:
         form = "groups of two labels or more, such as [(2, 5)]"
-        raise ValueError(f"merge must hold {form}, got {shown(merge)}")
+        raise ValueError(f"merge must hold {form}, got {merge!r:.80}")
     return tuple(tuple(map(int, group)) for group in groups if group)
 
 
@@ -139,7 +138,7 @@ def parse_merges(texts: Iterable[str]) -> Edits:
 def _check_labels(labels: Iterable[Any], n_segments: int) -> None:
     for label in labels:
         if not _is_whole(label) or not 1 <= label <= n_segments:
-            raise ValueError(f"label {shown(label)} is not one of the segments, which are 1 to {n_segments}")
+            raise ValueError(f"label {label!r:.80} is not one of the segments, which are 1 to {n_segments}")
 
 
 class Editable:

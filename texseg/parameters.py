@@ -16,7 +16,6 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, TypeVar
 
 from texseg.progress import Progress
-from texseg.threads import n_threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -282,7 +281,7 @@ _ROWS = {
     "cue": Parameter(None, presets=("auto", "texture")),
     "cell": Parameter(None, (1, 1024), presets=(8, 8)),
     "n_starts": Parameter(None, (1, 100), presets=(1, 1), flags=("--starts", "n_starts")),
-    "n_jobs": Parameter(None, flags=(), check=n_threads),
+    "n_jobs": Parameter(None, flags=()),
 }
 
 

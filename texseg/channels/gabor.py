@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.channels.axes import resized, shortened
+from texseg.counts.axes import resized, shortened
 from texseg.threads import side_by_side
 
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.axes import nearest_zero
+from texseg.counts.axes import nearest_zero
 
 
 class NoValidPixels(ValueError):

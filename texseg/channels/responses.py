@@ -10,11 +10,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.axes import resized, shortened, smoothed
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import FARTHEST, Range, bulk_of, robust_range, to_unit
 from texseg.channels.textons import PATCH_SIDE
+from texseg.counts.axes import resized, shortened, smoothed
 
 _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
 _LOG_OFFSET = (

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.axes import shortened
+from texseg.counts.axes import shortened
 from texseg.threads import kernels, side_by_side
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import scipy  # loads its parts when they are used
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.channels.axes import box_sums
+from texseg.counts.axes import box_sums
 from texseg.counts.random import random_state_of
 
 CountMatrix = Any  # an array, a sparse matrix, or an implicit operator of this module

@@ -12,7 +12,7 @@ import numpy as np
 import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
-from texseg.channels.axes import beside, dilated, eroded
+from texseg.counts.axes import beside, dilated, eroded
 from texseg.counts.grid import CellGrid, PackedCounts, averaged, window_matrix, window_means
 from texseg.counts.matrix import CountOperator
 from texseg.threads import LANES, kernels, side_by_side

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.axes import resized
+from texseg.counts.axes import resized
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites
 from texseg.io.display import html_picture, size_in_words

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.axes import dilated
+from texseg.counts.axes import dilated
 from texseg.counts.grid import averaged, window_matrix
 from texseg.counts.sites import Sites
 from texseg.threads import kernels, side_by_side

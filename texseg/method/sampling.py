@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.axes import of_each, shortened
+from texseg.counts.axes import of_each, shortened
 from texseg.counts.grid import CellGrid
 from texseg.method.labelling import Window
 from texseg.pixels.label import connected_parts

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.channels.axes import dilated, eroded, shortened
 from texseg.channels.encode import Features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes, slices_of
+from texseg.counts.axes import dilated, eroded, shortened
 from texseg.counts.grid import CellGrid, PackedCounts, cell_counts, cell_grid, sides_along, stacked
 from texseg.counts.matrix import CountMatrix, WindowedCounts
 from texseg.counts.sites import (

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.axes import dilated, eroded, parts_of, resized, shortened, smoothed
+from texseg.counts.axes import dilated, eroded, parts_of, resized, shortened, smoothed
 from texseg.counts.grid import CellGrid, sides_along
 from texseg.fitting.assignment import SETTLING_SWEEPS, along_first, mean_field, through_planes
 from texseg.pixels.planes import PixelPlanes
