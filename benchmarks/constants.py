@@ -185,7 +185,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "pixels.borders": "_BLOCK _ROWS",
         "pixels.composites": "_ROWS",
         "method.cues": "_ROWS",
-        "pixels.label": "_STRIP",
         "pixels.planes": "_PIXELS",
         "method.textures": "_STRIP _MANY_CELLS _MOST_PACKED _BAND",
     },

@@ -5,9 +5,9 @@ import pytest
 
 from texseg import TextureSegmenter
 from texseg.blocks import ArrayWindows, BlockPlan, Request, label_blocks, plan_blocks
+from texseg.io.regions import connected_parts
 from texseg.method.sampling import sample_windows
 from texseg.pixels.joining import joined_labels, parts_of_block
-from texseg.pixels.label import connected_parts
 
 
 def scene(height, width, seed=0):

@@ -13,8 +13,8 @@ from texseg.counts.sites import Sites
 from texseg.fitting.assignment import PottsField
 from texseg.fitting.moves import refine_halves, unsplit
 from texseg.fitting.steps import Problem
+from texseg.io.regions import connected_parts
 from texseg.models.histograms import HistogramClustering, Profiles
-from texseg.pixels.label import connected_parts
 from texseg.threads import kernels
 
 pytestmark = pytest.mark.skipif(kernels is None, reason="built without a compiler")

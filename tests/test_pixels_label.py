@@ -10,8 +10,9 @@ from skimage.measure import label as connected_components
 from texseg.counts.grid import cell_grid
 from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.assignment import soft_max
+from texseg.io.regions import connected_parts
 from texseg.pixels.joining import joined_labels, parts_of_block
-from texseg.pixels.label import connected_parts, near_border, pixel_posteriors
+from texseg.pixels.label import near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes
 
 N_BINS = 6

@@ -25,12 +25,12 @@ from texseg.channels.rescale import mismatch
 from texseg.counts.axes import of_each, shortened
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
+from texseg.io.regions import connected_parts
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
 from texseg.method.sampling import SceneSample, crop_count, read_crops, sample_windows, valid_pixels
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
 from texseg.pixels.joining import BlockParts, joined_labels
-from texseg.pixels.label import connected_parts
 from texseg.progress import expected_memory, free_memory
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,8 +13,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -231,7 +229,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
             return
         try:
             yield from _outcomes(pool, todo, begun, work, n_threads, _PENDING_PER_JOB * n_processes)
-        except BrokenProcessPool:  # one of those running crashed its process
+        except BrokenExecutor:  # one of those running crashed its process
             pool.shutdown(wait=False, cancel_futures=True)
         except BaseException:
             _end_workers({work.writing.folder / item.name.parent for item in items})
@@ -261,9 +259,12 @@ def _outcomes(
             del begun[future]
 
 
-def _pool(n_processes: int, n_threads: int) -> ProcessPoolExecutor:
+def _pool(n_processes: int, n_threads: int) -> Any:
     """Return fresh processes, not forks: a fork of a process with threads may hang."""
-    return ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), _begin_worker, (n_threads,))
+    from concurrent.futures import ProcessPoolExecutor  # slow to import
+    from multiprocessing import get_context
+
+    return ProcessPoolExecutor(n_processes, get_context("spawn"), _begin_worker, (n_threads,))
 
 
 def _begin_worker(n_threads: int) -> None:
@@ -279,7 +280,9 @@ def _begin_worker(n_threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
+    from multiprocessing import parent_process
+
+    parent = parent_process()
     if parent is not None:
         parent.join()
     os._exit(1)  # what it has not finished is removed by the next run
@@ -300,7 +303,9 @@ def _unheard_by_workers() -> Iterator[None]:
 
 def _end_workers(folders: Iterable[Path]) -> None:
     """End all workers, first by asking them, and remove what they have not finished in some folders."""
-    workers = multiprocessing.active_children()
+    from multiprocessing import active_children
+
+    workers = active_children()
     for worker in workers:
         worker.terminate()
     deadline = time.monotonic() + _GRACE

@@ -29,7 +29,7 @@ from texseg.cli.process import fit_model
 from texseg.edits import checked_edits
 from texseg.io.display import deepest_places, display_range, displayable
 from texseg.io.files import atomic_write
-from texseg.io.regions import Floats, Labels, connected_regions
+from texseg.io.regions import Floats, Labels, boxes_of, connected_regions
 from texseg.method.sampling import read_crops
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress
@@ -685,12 +685,10 @@ def rasterised(
 
 
 def _doubts(labels: Labels, sure: Floats, window: Window, shown: tuple[int, int]) -> list[Any]:
-    from scipy.ndimage import find_objects
-
     own, step = labels[window], max(1, max(sure.shape) // max(shown))
     own, sure = own[::step, ::step], sure[::step, ::step]
     regions = connected_regions(own)
-    boxes = find_objects(regions)
+    boxes = boxes_of(regions)
     doubt, found = np.bincount(regions.ravel(), (1 - sure).ravel()), []
     doubt[0] = 0
     for region in np.argsort(-doubt, kind="stable")[:_MOST_DOUBTS].tolist():

@@ -103,22 +103,3 @@ def nearest_zero(marked: NDArray[np.uint8]) -> tuple[Any, int]:
     places = distance_transform_edt(marked, return_distances=False, return_indices=True)
     number = np.cumsum(marked.ravel() == 0, dtype=np.int32)
     return number[np.ravel_multi_index(tuple(places), marked.shape)], int(number[-1])
-
-
-def parts_of(labels: NDArray[np.int32]) -> tuple[NDArray[np.int32], list[int]]:
-    """Give each site its connected part (0: no data, label -1) of labels from 0, and each part its label."""
-    if labels.ndim == 3:
-        from skimage.measure import label  # in one pass
-
-        places = label(labels + 1, background=0, connectivity=1).astype(np.int32)
-        names = np.full(int(places.max(initial=0)) + 1, -1, np.int32)
-        names[places.ravel()] = labels.ravel()
-        return places, names.tolist()
-    places, kept, n_parts = np.zeros(labels.shape, np.int32), [-1], 1
-    for name in range(int(labels.max(initial=-1)) + 1):
-        here = labels == name
-        n_here, found = cv2.connectedComponents(here.view(np.uint8), connectivity=4, ltype=cv2.CV_32S)
-        np.add(found, n_parts - 1, out=places, where=here)
-        n_parts += n_here - 1
-        kept += [name] * (n_here - 1)
-    return places, kept

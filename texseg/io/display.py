@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.io.regions import palette
+from texseg.io.regions import boxes_of, palette
 
 _STRETCH_PERCENTILES = (0.5, 99.5)
 _STRETCH_SAMPLE = 1_000_000
@@ -129,9 +129,7 @@ def side_by_side(pictures: Mapping[str, NDArray[np.uint8]]) -> NDArray[np.uint8]
 
 def number_places(labels: NDArray[np.integer]) -> list[tuple[int, int, int, float]]:
     """Find (label, row, column, depth) of the widest part of each label that occurs in an image (H, W)."""
-    from scipy.ndimage import find_objects  # slow to import
-
-    boxes = ((label, box) for label, box in enumerate(find_objects(labels), start=1) if box is not None)
+    boxes = ((label, box) for label, box in enumerate(boxes_of(labels), start=1) if box is not None)
     return [(label, *place) for label, box in boxes for place in deepest_places(labels, label, box)]
 
 

@@ -14,6 +14,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.threads import kernels
+
 _UNNAMEABLE = ("Cc", "Cs", "Zl", "Zp")  # Unicode: control characters, lone surrogates, ends of lines
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ERROR_WINDOW = 40  # pixels, side of windows in which labels are wrong together; 32 to 48 cover .89 to 1.0
@@ -345,11 +347,52 @@ def volume_table(
     return rows
 
 
+class Parts(NamedTuple):
+    """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
+
+    places: NDArray[np.int32]  # part of every pixel; 0 where there is no data
+    sizes: NDArray[np.intp]  # (parts + 1,), number of pixels
+    labels: NDArray[np.int32]  # (parts + 1,); -1 for part 0
+    first: NDArray[np.intp]  # (parts + 1,), flat index of the first pixel; -1 for part 0
+
+
+def connected_parts(labels: NDArray[np.integer]) -> Parts:
+    """Find the parts of labels, -1 without data; pixels are connected along their edges, voxels by faces."""
+    labels = np.ascontiguousarray(labels, np.int32)
+    if kernels is None:
+        from skimage.measure import label
+
+        places = np.asarray(label(labels + 1, background=0, connectivity=1), np.int32)
+        sizes = np.bincount(places.ravel())
+    else:
+        places, ends = np.empty(labels.shape, np.int32), np.ones(4, np.int64)  # of axes; number of parts
+        ends[3 - labels.ndim : 3] = labels.shape
+        kernels.number_parts(labels, places, ends)
+        sizes = np.zeros(int(ends[3]) + 1, np.intp)
+    first, own = np.full(len(sizes), -1), np.full(len(sizes), -1, np.int32)
+    if kernels is None:
+        first[places.ravel()[::-1]] = np.arange(places.size)[::-1]  # the last one written stays
+        first[0] = -1
+        own[1:] = labels.ravel()[first[1:]]
+    else:
+        kernels.describe_parts(labels, places, sizes, first, own)
+    return Parts(places, sizes, own, first)
+
+
 def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
     """Give the 4-connected regions of equal labels numbers from 1, row by row; 0 stays 0."""
-    from skimage.measure import label
+    return connected_parts(labels.astype(np.int32) - 1).places
 
-    return label(labels, background=0, connectivity=1)
+
+def boxes_of(labels: Labels) -> list[tuple[slice, slice] | None]:
+    """Give the box around the pixels of each label from 1; None where it does not occur."""
+    ends = []
+    for lines in (labels, labels.T):
+        flat, at = lines.ravel(), np.arange(lines.size) // max(1, lines.shape[1])
+        first, last = np.full((2, int(flat.max(initial=0)) + 1), -1)
+        first[flat[::-1]], last[flat] = at[::-1], at  # the last one written stays
+        ends += [first[1:].tolist(), (last + 1)[1:].tolist()]
+    return [(slice(y, Y), slice(x, X)) if Y else None for y, Y, x, X in zip(*ends, strict=True)]
 
 
 class Tally:
@@ -496,8 +539,6 @@ class Tally:
 
 def _measured(numbers: Labels, first: int, labels: Labels, confidence: Floats | None, top: int) -> NDArray:
     """Give number, label, pixels, box (4) and sum of the confidence (NaN: not known) of each part, (n, 8)."""
-    from scipy.ndimage import find_objects
-
     own = np.where(numbers > 0, numbers - first, 0) if first else numbers
     counts = np.bincount(own.ravel())
     label_of = np.zeros(len(counts))
@@ -507,7 +548,7 @@ def _measured(numbers: Labels, first: int, labels: Labels, confidence: Floats | 
         certain = np.bincount(own.ravel(), confidence.ravel())
     found = [
         (n + first, label_of[n], counts[n], y.start + top, x.start, y.stop + top, x.stop, certain[n])
-        for n, box in enumerate(find_objects(own), start=1)
+        for n, box in enumerate(boxes_of(own), start=1)
         for y, x in ([] if box is None else [box])
     ]
     return np.array(found, np.float64).reshape(-1, 8)

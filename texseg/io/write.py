@@ -6,16 +6,15 @@ one band. Labels are written as they are: the value of a pixel in the file is it
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -303,7 +302,7 @@ def _write_categories(path: Path, layout: Layout) -> None:
         return
     legend = [("no data", (0, 0, 0, 0)), *((name, (*colour, 255)) for _, name, colour in layout.legend)]
     entries = "".join('<Entry c1="{}" c2="{}" c3="{}" c4="{}" />'.format(*colour) for _, colour in legend)
-    names = "".join(f"<Category>{escape(name)}</Category>" for name, _ in legend)
+    names = "".join(f"<Category>{html.escape(name, quote=False)}</Category>" for name, _ in legend)
     tables = f"<ColorTable>{entries}</ColorTable><CategoryNames>{names}</CategoryNames>"
     band = f'<PAMRasterBand band="1"><ColorInterp>Palette</ColorInterp>{tables}</PAMRasterBand>'
     atomic_write(beside, f"<PAMDataset>{band}</PAMDataset>".encode("ascii", "xmlcharrefreplace"))
@@ -370,7 +369,7 @@ def write_overlay(
     colours: Sequence[str] = (),
 ) -> None:
     """Draw an image (H, W) or (H, W, C) under labellings (H, W), side by side under names if several."""
-    from PIL import Image
+    from imagecodecs import png_encode
 
     drawn, (low, high) = {}, display_range(pixels, mask)
     for name, labels in labellings.items():
@@ -380,7 +379,5 @@ def write_overlay(
         drawn[name] = np.concatenate([displayable(band, low, high).astype(np.uint8) for band in bands])
         draw_overlay(drawn[name], labels, colours)
     _write_world_file(path, geo)
-    buffer = BytesIO()
     picture = side_by_side(drawn) if len(drawn) > 1 else next(iter(drawn.values()))
-    Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
-    atomic_write(path, buffer.getvalue())
+    atomic_write(path, bytes(png_encode(picture, level=3)))

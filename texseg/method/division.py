@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
+from texseg.io.regions import connected_parts
 from texseg.method.clusters import Record, Search
 from texseg.method.cues import EXACT, are_flat, measured, odds_of_values
 from texseg.method.labelling import Labelled, label_scene
@@ -21,7 +22,6 @@ from texseg.method.seeds import Seeded, seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations, mean_values
 from texseg.parameters import Settings
 from texseg.pixels.composites import label_sizes
-from texseg.pixels.label import connected_parts
 
 
 class Division(NamedTuple):

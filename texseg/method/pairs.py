@@ -29,7 +29,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -375,7 +375,7 @@ class PairTable:
 @lru_cache(maxsize=1)
 def shipped_table() -> PairTable:
     """Read the table learned from all images."""
-    values = json.loads(files("texseg.method").joinpath("pairs.json").read_text("utf-8"))
+    values = json.loads(Path(__file__).with_name("pairs.json").read_text("utf-8"))
     by_name = values["evidence"]
     columns = {
         key: np.array([by_name[name][key] for name in EVIDENCE]).T

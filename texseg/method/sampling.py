@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from texseg.counts.axes import of_each, shortened
 from texseg.counts.grid import CellGrid
+from texseg.io.regions import connected_parts
 from texseg.method.labelling import Window
-from texseg.pixels.label import connected_parts
 from texseg.progress import expected_memory
 
 CROP_SIDE = 512

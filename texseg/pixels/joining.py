@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.pixels.label import Parts
+from texseg.io.regions import Parts
 
 
 class BlockParts(NamedTuple):

@@ -7,21 +7,20 @@ weight here.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.counts.axes import dilated, eroded, parts_of, resized, shortened, smoothed
+from texseg.counts.axes import dilated, eroded, resized, shortened, smoothed
 from texseg.counts.grid import CellGrid, sides_along
 from texseg.fitting.assignment import SETTLING_SWEEPS, along_first, mean_field, through_planes
 from texseg.pixels.planes import PixelPlanes
-from texseg.threads import kernels, side_by_side
+from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]
 
-_STRIP = 2**18  # pixels whose parts are named at once
 _REDUCTION = 4  # the neighbourhood is smooth, so it is computed on a grid this many times coarser
 _OF_VOLUMES = 2  # the same in space, where cells are smaller
 _PLANES = 1.5  # standard deviation of the coupling of planes
@@ -95,39 +94,3 @@ def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     side = grid.near(3, 1)
     border = (dilated(labels, side) != eroded(labels, side)).astype(np.uint8)
     return dilated(border, side).astype(bool).ravel()
-
-
-class Parts(NamedTuple):
-    """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
-
-    places: NDArray[np.int32]  # part of every pixel; 0 where there is no data
-    sizes: NDArray[np.intp]  # (parts + 1,), number of pixels
-    labels: NDArray[np.int32]  # (parts + 1,); -1 for part 0
-    first: NDArray[np.intp]  # (parts + 1,), flat index of the first pixel; -1 for part 0
-
-
-def connected_parts(labels: NDArray[np.int32]) -> Parts:
-    """Find the parts of labels, -1 without data; pixels are connected along their edges, voxels by faces."""
-    if kernels is not None:
-        labels, places = np.ascontiguousarray(labels, np.int32), np.empty(labels.shape, np.int32)
-        ends = np.ones(4, np.int64)  # of the axes, and the number of parts
-        ends[3 - labels.ndim : 3] = labels.shape
-        kernels.number_parts(labels, places, ends)
-        n_parts = int(ends[3]) + 1
-        sizes, first, own = np.zeros(n_parts, np.intp), np.full(n_parts, -1), np.full(n_parts, -1, np.int32)
-        kernels.describe_parts(labels, places, sizes, first, own)
-        return Parts(places, sizes, own, first)
-    places, names = parts_of(labels)
-    n_parts = len(names)
-    flat, first, sizes = places.reshape(-1), np.zeros(n_parts, np.intp), np.zeros(n_parts, np.intp)
-    strips = [slice(at, min(at + _STRIP, flat.size)) for at in range(0, flat.size, _STRIP)]
-    for strip in reversed(strips):
-        first[flat[strip][::-1]] = np.arange(strip.start, strip.stop)[::-1]  # the last one written stays
-    first[0] = -1
-    order = np.argsort(first, kind="stable")
-    rank = np.empty(n_parts, np.int32)
-    rank[order] = np.arange(n_parts)
-    for strip in strips:
-        flat[strip] = rank[flat[strip]]
-        sizes += np.bincount(flat[strip], minlength=n_parts)
-    return Parts(places, sizes, np.array(names, np.int32)[order], first[order])
