@@ -148,7 +148,6 @@ def test_a_choice_reads_in_words_of_one_distribution(probabilities, least, chose
     losses = np.where(numbers < least, np.inf, 0.5)
     selection = Selection(numbers, np.array(probabilities), losses, np.zeros(len(numbers)), chosen)
     assert str(selection) == words
-    assert selection.is_flat == (max(probabilities) < 0.5)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_of_an_image_divided_by_values_nothing_is_told_of_textures():
     numbers, unused = np.array([1, 2]), np.zeros(2)
     selection = Selection(numbers, np.array([0.7, 0.3]), unused, unused, 2, by_values=True)
     assert str(selection) == "2 segments"
-    assert selection.others_in_words == "" and not selection.is_flat
+    assert selection.others_in_words == ""
 
 
 def test_the_shipped_table_holds_all_evidence_and_stays_within_its_range():

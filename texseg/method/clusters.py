@@ -41,7 +41,7 @@ from texseg.method.confidence import confusion_of_clusters
 from texseg.method.number import MergeTree, dissolved, merge_tree
 from texseg.method.pairs import shipped_table
 from texseg.method.seeds import Description, describe, potts_field
-from texseg.method.textures import Textures, divergence, divergence_limits
+from texseg.method.textures import Textures, divergence, divergence_limits, scores_of
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import Settings
 from texseg.threads import side_by_side
@@ -49,9 +49,7 @@ from texseg.threads import side_by_side
 Floats = NDArray[np.floating]
 
 _MOST_WINDOWS = 4096  # windows used to find starts; in larger images they lie further apart. All do as well
-_HALF = (
-    0.5  # share of the windows that are calm, or used by each start after the second; share of data in each
-)
+_HALF = 0.5  # of the windows are calm, or used by each start after the second; least share of data in each
 _HOTTEST = 0.9  # of the first critical inverse temperature
 _COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give the same clusters
 _STEPS = 20  # most EM steps between two changes; of k-means and of mixtures, too
@@ -66,9 +64,7 @@ _LEAST = 1e-3  # added to shares before their logarithms are taken
 _LEAST_GAIN = 0.01  # added to gains
 _RARE = 0.1  # of the image; a note tells of less that may be one more segment
 _WORST = 0.01  # share of the windows that may be a rare texture; .005 to .02 do as well
-_MORE = (
-    3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse for few textures
-)
+_MORE = 3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse
 _FEWEST = 6  # clusters of it
 
 
@@ -146,9 +142,7 @@ class Search:
     def _with_worst(self, profiles: Floats) -> Floats:
         """Profiles (k, M), and that of the windows that fit them worst: a rare texture has no other start."""
         windows = self.windows.only(self.windows.sizes > 0)
-        model = HistogramClustering(background=windows.background)
-        even = Profiles(profiles, np.ones(len(profiles)))
-        _, divergences = divergence(windows, model.scores(windows, even))
+        _, divergences = divergence(windows, scores_of(windows, profiles, windows.background))
         worst = divergences >= np.quantile(divergences, 1 - _WORST)
         return np.concatenate([profiles, windows.profiles(worst[:, None].astype(np.float32))])
 
@@ -249,28 +243,15 @@ class Search:
         """Fit the cells from starting profiles (S, K, M), all runs at once."""
         n, beta, posterior = self._level(self.settings.potts.n_sweeps)
         model = HistogramClustering(posterior, self.cells.background)
-        start = Profiles(
-            starts.astype(np.float32), np.full(starts.shape[:2], 1 / starts.shape[1], np.float32)
-        )
+        even = np.full(starts.shape[:2], 1 / starts.shape[1], np.float32)
+        start, rng, rounds = Profiles(starts.astype(np.float32), even), self.rng, self.settings.potts.n_rounds
         run = anneal(
-            model,
-            n,
-            [beta],
-            start=start,
-            rng=self.rng,
-            over_relax=False,
-            perturbation=0.0,
-            max_steps=self.settings.potts.n_rounds,
+            model, n, [beta], start=start, rng=rng, over_relax=False, perturbation=0.0, max_steps=rounds
         )
         end = last_of(_recorded(run, self.history, "cells", 1))
-        one = Profiles(self.cells.background[None], np.ones(1))
-        gains = model.scores(n, end.params) - model.scores(n, one)[:, None]
-        return [
-            Candidate(Q, profiles, gain)
-            for Q, profiles, gain in zip(
-                np.moveaxis(end.posteriors, 1, 0), end.params.profiles, np.moveaxis(gains, 1, 0), strict=True
-            )
-        ]
+        gains = model.scores(n, end.params) - scores_of(n, n.background[None], n.background)[:, None]
+        by_run = np.moveaxis(end.posteriors, 1, 0), end.params.profiles, np.moveaxis(gains, 1, 0)
+        return [Candidate(*of_run) for of_run in zip(*by_run, strict=True)]
 
     def textures(self, profiles: Floats, features: Features) -> Textures:
         """Turn profiles (K, M) into textures that can label images."""
@@ -348,16 +329,8 @@ class Search:
         # every pixel of a window counts
         coldest = max(self.beta / _COOLING, self.settings.windows[0] ** len(self.cells.grids[0]))
         schedule += geometric_schedule(self.beta / _COOLING, coldest, _COOLING)
-        run = anneal(
-            model,
-            windows,
-            schedule,
-            rng=rng,
-            n_clusters=K,
-            growth="split-merge",
-            tol=_TOLERANCE,
-            max_steps=_STEPS,
-        )
+        effort: Any = {"tol": _TOLERANCE, "max_steps": _STEPS}
+        run = anneal(model, windows, schedule, rng=rng, n_clusters=K, growth="split-merge", **effort)
         for state in _recorded(run, records, "windows", 0):
             if state.converged and state.beta >= self.beta and len(state.params.profiles) == K:
                 break
@@ -370,10 +343,8 @@ def _recorded(run: Iterator[State], records: list[Record], phase: str, level: in
     for state in run:
         new = state.transitions[seen:]
         seen += len(new)
-        energy = float(np.minimum.reduce(state.free_energy, axis=None))
-        n_distinct = int(np.maximum.reduce(state.n_distinct, axis=None))
-        told = len(records) + 1, state.beta, energy, n_distinct, level, new
-        records.append(Record(phase, *told))
+        energy, n_distinct = float(np.min(state.free_energy)), int(np.max(state.n_distinct))
+        records.append(Record(phase, len(records) + 1, state.beta, energy, n_distinct, level, new))
         yield state
 
 
@@ -383,11 +354,7 @@ def clusters_of_values(
     """Likeliest (n,) of k Gaussians of points (n, d), fitted to those that are present.
 
     One value may be the brightness or its square root, whichever is likelier to be a mixture of Gaussians of
-    equal spread [1]_; several have any covariances.
-
-    References
-    ----------
-    .. [1] G. Box and D. Cox, J. R. Stat. Soc. B 26 (1964), section 3.
+    equal spread (Box and Cox, J. R. Stat. Soc. B 26, 1964, section 3); several have any covariances.
     """
     chosen = _some(present, rng)
     powers = _POWERS if points.shape[1] == 1 else (1.0,)

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from texseg.counts.sites import Sites
 from texseg.method.pairs import Pairs
 
-__all__ = ["CURVE", "Curve", "Evidence", "confusion_of_clusters", "evidence_of_clusters", "right"]
-
 
 class Curve(NamedTuple):
     """How the probability that a cluster is right follows from the evidence."""

@@ -16,9 +16,8 @@ from texseg.counts.sites import Sites
 from texseg.io.display import html_picture, size_in_words
 from texseg.method.number import MergeTree, grouped
 from texseg.method.seeds import painted_cells
+from texseg.method.textures import scores_of
 from texseg.models.histograms import HistogramClustering, Profiles
-
-__all__ = ["Hierarchy", "Levels", "critical_temperatures", "levels_beside_ground", "levels_of"]
 
 _SHOWN = 6  # of a notebook: numbers of segments up to this one
 _SMOOTHING = 3.0  # cells; side of the windows over which the parts of a segment are compared
@@ -191,8 +190,7 @@ def _without_unused(
 def _evidence(tree: MergeTree, parts: _Parts, cells: Sites, beta: float) -> NDArray[np.floating]:
     """Evidence for each part (cells, parts): tempered log-likelihood, and the over-segmentation."""
     members = (tree.labels[:, None] == parts.clusters).astype(np.float32)
-    even = Profiles(cells.profiles(members), np.ones(members.shape[1]))
-    scores = HistogramClustering(background=cells.background).scores(cells, even)
+    scores = scores_of(cells, cells.profiles(members), cells.background)
     scores = beta * cells.window_mean(scores, _SMOOTHING)
     return scores + _OWN * cells.window_mean(members, _SMOOTHING)
 

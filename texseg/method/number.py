@@ -76,11 +76,6 @@ class Selection(NamedTuple):
         """These with their probabilities, such as "3 (20%), 4 (10%)"."""
         return self._listed(self.others.tolist())
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether no number has half of the probability, so that several should be looked at."""
-        return not self.by_values and float(self.probabilities.max()) < _LIKELY
-
     def probability(self, k: int) -> float:
         """Probability of ``k`` segments, 0 if it was not compared."""
         return float(self.probabilities[self.n_segments == k].sum())

@@ -245,29 +245,25 @@ def _without_alpha(
     scikit-image and imageio) if it holds only the two ends of its range. If it may be transparency all the
     same (other types and ranges; softer edges), a note says so.
     """
-    array = np.asarray(image)
+    array, unchanged = np.asarray(image), (image, None, None)
     if not isinstance(channel_axis, (int, np.integer)) or array.ndim != n_axes + 1:
-        return image, None, None
-    if not -array.ndim <= channel_axis < array.ndim:
-        return image, None, None
-    n_bands = array.shape[channel_axis]
+        return unchanged
+    n_bands = array.shape[channel_axis] if -array.ndim <= channel_axis < array.ndim else 0
     if n_bands not in _NUMBERS or array.dtype.kind not in "iuf":
-        return image, None, None
+        return unchanged
     last = np.take(array, -1, axis=channel_axis)
     held = np.isfinite(last)
     if not held.any():
-        return image, None, None
+        return unchanged
     low, high = last[held].min(), last[held].max()
     is_on_or_off = bool(((last == low) | (last == high))[held].all())
-    top, is_scaled = 1.0, array.dtype.kind == "u"
-    if is_scaled:
-        top = float(np.iinfo(array.dtype).max)
-    elif array.dtype.kind == "f":
-        is_scaled = bool(np.nanmin(array) >= 0 and np.nanmax(array) <= 1)
+    kind = array.dtype.kind
+    is_scaled = kind == "u" or (kind == "f" and bool(np.nanmin(array) >= 0 and np.nanmax(array) <= 1))
+    top = float(np.iinfo(array.dtype).max) if kind == "u" else 1.0
     number, others, place = _NUMBERS[n_bands]
     if not (is_scaled and is_on_or_off and high == top and low in (0, top)):
         if not is_on_or_off and (n_bands < 4 or not is_scaled):
-            return image, None, None
+            return unchanged
         note = f"the last of {number} bands was taken as a band like the others; if it is transparency, pass "
         return image, None, f"{note}{others} and mask=alpha > 0"
     bands = np.delete(np.ma.asarray(image) if np.ma.isMaskedArray(image) else array, -1, axis=channel_axis)

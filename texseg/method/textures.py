@@ -305,9 +305,7 @@ class Textures:
 
     def _scores(self, n: CountMatrix, which: slice = slice(None)) -> NDArray[np.floating]:
         """Log-likelihood (N, K) of the sites of a count matrix, of some textures."""
-        profiles = self.profiles[which]
-        params = Profiles(profiles, np.ones(len(profiles)))
-        return HistogramClustering(background=self.background).scores(n, params)
+        return scores_of(n, self.profiles[which], self.background)
 
     def _foreign(self, cells: _Cells, borders: BorderClassifier) -> NDArray[np.bool_]:
         """Which cells lie near those of a texture whose borders were not learned."""
@@ -430,6 +428,11 @@ def agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> N
     swapped = probabilities[ours, pixels]
     probabilities[ours, pixels] = np.nextafter(probabilities[theirs, pixels], np.float32(2))
     probabilities[theirs, pixels] = swapped
+
+
+def scores_of(n: CountMatrix, profiles: NDArray, background: NDArray) -> NDArray[np.floating]:
+    """Log-likelihoods (N, K) of the sites of a count matrix in profiles (K, M)."""
+    return HistogramClustering(background=background).scores(n, Profiles(profiles, np.ones(len(profiles))))
 
 
 def divergence(windows: Sites, scores: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
