@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64decode
 from io import BytesIO
 
 import numpy as np
@@ -305,6 +306,15 @@ class TestOperations:
         self.do(session, {"kind": "mask", "image": 0, "keep": False, "points": square})
         assert not session.labels[0][:30, :30].any() and session.labels[0][40:, 40:].all()
 
+    def test_merged_segments_stay_merged_with_other_parameters(self, session):
+        self.do(session, {"kind": "fit", "values": {"n_segments": 4}})
+        classes = [each["cls"] for each in session.classes()]
+        self.do(session, stroke(classes[3], (10, 85), (110, 85)), {"kind": "merge", "classes": classes[:2]})
+        before = session.labels[0].copy()
+        self.do(session, {"kind": "fit", "values": {"smoothness": 1.01}})
+        assert session.state.classes == (tuple(classes[:2]), (classes[2],), (classes[3],))
+        assert session.state.parameters["smoothness"] == 1.01 and np.mean(session.labels[0] == before) > 0.85
+
     def test_another_number_keeps_the_painted_classes(self, session):
         self.do(session, {"kind": "fit", "values": {"n_segments": 3}})
         self.do(session, stroke(1, (10, 10), (40, 10)), stroke(2, (90, 10), (110, 10)))
@@ -368,7 +378,12 @@ def test_a_large_image_is_learned_from_crops_and_labelled_by_blocks(tmp_path, mo
         assert ask(server, "/picture/0/0/0/0")[0] == ask(server, "/labels/0/1/0/0")[0] == 200
         with session.changed:
             assert session.changed.wait_for(lambda: len(session._blocks[0]) == len(session.plan(0)), 20)
-        assert session.labels[0].all()  # every block
+        assert session.labels[0].all() and session.confidence[0].all()  # every block
+        settle(session)
+        picture = json.loads(ask(server, "/state?image=0&since=-1&painted=-1&contents=-1")[1])["content"]
+        sure = np.array(Image.open(BytesIO(b64decode(picture["confidence"].partition(",")[2]))))
+        assert sure.shape == (300, 400) and np.abs(sure.astype(int) - session.confidence[0]).max() <= 4
+        assert len(picture["doubts"]) > 1
         outside = np.ones((300, 400), bool)
         for _, window in session.state.members:
             outside[window] = False
@@ -437,6 +452,23 @@ def test_the_command_saves_what_makes_it_again_and_ends_with_its_terminal(tmp_pa
         assert CliRunner().invoke(main, [*line.split()[1:], "-q"]).exit_code == 0
         found = read_labels(tmp_path / "out" / "rock_labels.png")
         assert np.mean(found == shown) > (0.9999 if line == again else 0.97)
+
+
+@pytest.mark.parametrize("painted", [False, True])
+def test_a_user_who_ends_it_is_told_what_was_kept(tmp_path, painted):
+    np.save(tmp_path / "rock.npy", (100 + 50 * stripes()).astype(np.uint8))
+    if painted:
+        about = {"images": [["rock", *SHAPE]], "operations": [stroke(1, (5, 5)) | {"id": 1}]}
+        (tmp_path / "out" / "strokes").mkdir(parents=True)
+        (tmp_path / "out" / "strokes" / "rock.json").write_text(json.dumps(about))
+    words = [sys.executable, "-m", "texseg", "open", "rock.npy", "-o", "out", "--no-browser"]
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path}
+    with subprocess.Popen(words, **piped) as process:
+        assert "painting at" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=20)[1].splitlines()
+    kept = "all that was painted is in out/strokes/rock.json" if painted else "nothing was painted"
+    assert process.returncode == 0 and said[-1] == f"texseg: ended; {kept}"
 
 
 def test_all_pages_at_once_are_refused(tmp_path):

@@ -301,6 +301,14 @@ def test_a_fitted_model_shows_its_own_hierarchy_and_choice(tmp_path):
     np.testing.assert_array_equal(pixels(chosen["labels"]), model.labels_)
 
 
+def test_merged_segments_are_told_with_the_numbers_of_the_fit_also_next_to_flat_background(tmp_path):
+    image = np.pad(scene()[0], 24, constant_values=scene()[0].max())
+    model = TextureSegmenter(4, flat_ground=True, learned_borders=False).fit(image)
+    assert model.ground_ is not None and model.n_segments_ == 4
+    model.merge([(2, 3)]).report(tmp_path / "a.html", image)
+    assert content_of(tmp_path / "a.html")["members"] == {"1": [1], "2": [2, 3], "3": [4]}
+
+
 def segments_of(path, n):
     (level,) = [level for level in content_of(path)["levels"] if level["n"] == n]
     return level["segments"]

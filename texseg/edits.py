@@ -253,6 +253,13 @@ class Editable:
         return self
 
     @property
+    def fitted_labels(self) -> list[list[int]]:
+        """Labels of the fit in every segment; several where segments were merged."""
+        first, classes = self._first_texture, MergedTextures.of(self.textures_).classes
+        groups = [np.flatnonzero(classes == k) + first + 1 for k in range(classes.max() + 1)]
+        return [*([1] for _ in range(first)), *(own.tolist() for own in groups)]
+
+    @property
     def _first_texture(self) -> int:
         """Label of the first texture, counted from 0; 1 if flat background comes before it."""
         return int(self.ground_ is not None)

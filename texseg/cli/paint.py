@@ -6,6 +6,7 @@ import atexit
 import copy
 import os
 import shlex
+import signal
 import threading
 import webbrowser
 from collections.abc import Mapping, Sequence
@@ -60,15 +61,19 @@ def open_page(options: dict[str, Any]) -> None:
         session = Session(pictures, given, partial(_save, items, reading, folder, words), path)
         kinds = [(kind, kind in _USUAL) for kind in (*OUTPUT_KINDS[:-1], "model")]
         with Server(session, kinds, options["port"]) as server:
-            say(f"painting at {server.address}")
-            say(f"(Ctrl-C ends it; strokes are kept in {shown(path)})")
-            if not options["no_browser"]:
-                threading.Thread(target=webbrowser.open, args=[server.address], daemon=True).start()
             try:
+                say(f"painting at {server.address}")
+                say("(Ctrl-C ends it; what is painted is kept at once)")
+                if not options["no_browser"]:
+                    threading.Thread(target=webbrowser.open, args=[server.address], daemon=True).start()
                 server.serve_forever(poll_interval=0.1)
             except InterruptedBySignalError as interruption:
+                if interruption.number == signal.SIGINT:
+                    kept = f"all that was painted is in {shown(session.path)}"
+                    interruption.words = f"ended; {kept if session.operations else 'nothing was painted'}"
+                    interruption.code = 0
                 if not session.close():  # a thread that is in a library would end the process as a crash
-                    atexit.register(os._exit, 128 + interruption.number)
+                    atexit.register(os._exit, interruption.code)
                 raise
 
 
@@ -87,9 +92,10 @@ def _save(
     if image in session.left:
         maps.append(_map(folder / "masks", item, session.left[image]))
         reading, options["mask"] = replace(reading, mask=maps[-1]), ["--mask", str(maps[-1])]
-    fit = state._replace(classes=state.fit)
-    strokes = state.seeds or (session.seeds_of(fit, state.strokes, True) if state.strokes else [])
-    for (number, window), own in zip(fit.members, strokes, strict=False):
+    strokes = state.seeds or []
+    if state.strokes and not strokes:
+        strokes = session.seeds_of(state, state.strokes, state.model._part_images())
+    for (number, window), own in zip(state.members, strokes, strict=False):
         if own is not None and window == session.pictures[number].everything:
             maps.append(_map(folder / "strokes", items[number], own))
             seeds = maps[-1] if number == image else seeds
@@ -99,11 +105,11 @@ def _save(
     written = frozenset(kind for kind in OUTPUT_KINDS if kind in kinds) | {"run"}
     flags = [f"--{kind}" if kind != "report" else "--report-html" for kind in sorted(written & _ASKED)]
     work = Work(reading, Writing(folder, kinds=written), model=model)
-    if fit.members == ((image, canvas.everything),) and state.groups is not None and not canvas.is_large:
+    if state.members == ((image, canvas.everything),) and not state.is_halved and not canvas.is_large:
         parameters = dict(state.parameters)
         if seeds is not None:
-            parameters["n_segments"], options["seeds"] = len(fit.classes), ["--seeds", str(seeds)]
-        pairs = zip(("+".join(map(str, own)) for own in state.groups), names, strict=True)
+            parameters["n_segments"], options["seeds"] = len(state.fit), ["--seeds", str(seeds)]
+        pairs = zip(("+".join(map(str, own)) for own in model.fitted_labels), names, strict=True)
         merges = [f"{own}={name}" if name else own for own, name in pairs if name or "+" in own]
         words = [*_words(parameters), *chain(*options.values()), *flags]
         words += [word for text in merges for word in ("--merge", text)]

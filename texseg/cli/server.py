@@ -27,7 +27,7 @@ from texseg.cli.session import FITTED, Session, Window
 from texseg.io.regions import palette
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, Parameter
 from texseg.report.pages import filled, part_of, script_json, terms
-from texseg.report.pictures import reduced_labels, shown_shape
+from texseg.report.pictures import reduced_labels
 
 _TILE = 512  # pixels of a picture of a part of an image
 _MOST_STEP, _WANTED_STEP = 2**8, 2**3  # pixels for one of it; up to so many, its labels are made next
@@ -141,19 +141,17 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(404, "no such page")
         image, is_part = int(found[2]), found[3] is not None
         picture, labels = session.pictures[image], session.labels.get(image)
-        window, shape, step = picture.everything, shown_shape(picture.shape, 2048), 0
+        window, shape, step = None, picture.shown, 1
         if is_part:
             step = 2 ** int(found[3])
             window, shape = _part_of(picture.shape, step, int(found[4]), int(found[5]))
         if found[1] == "picture":
-            is_overview = picture.is_large and not is_part
-            drawn = picture.overview if is_overview else picture.drawn(picture.read(window).pixels, shape)
-            return _encoded(".jpg", drawn), "image/jpeg"
+            return _encoded(".jpg", picture.picture(window, shape)), "image/jpeg"
         if labels is None:
             raise Refused(404, "not known yet")
-        if picture.is_large and is_part and step <= _WANTED_STEP:
+        if picture.is_large and window and step <= _WANTED_STEP:
             session.want(image, window)
-        small = labels[window][::step, ::step] if is_part else reduced_labels(labels, picture.shown)
+        small = labels[window][::step, ::step] if window else reduced_labels(labels, shape)
         return _encoded(".png", small), "image/png"
 
     def _post(self, path: str, query: dict[str, str]) -> tuple[bytes, str]:

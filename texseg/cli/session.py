@@ -24,13 +24,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.blocks import SIDE, Request, plan_blocks, read_block
+from texseg.blocks import SIDE, BlockPlan, Request, plan_blocks, read_block
 from texseg.cli.process import fit_model
 from texseg.edits import checked_edits
 from texseg.io.display import deepest_places, display_range, displayable
 from texseg.io.files import atomic_write
 from texseg.io.regions import Floats, Labels, boxes_of, connected_regions
-from texseg.method.sampling import read_crops
+from texseg.method.sampling import read_crops, valid_pixels
+from texseg.method.seeds import classes_in
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress
 from texseg.report.content import level_content, plain_level, steady_levels
@@ -40,6 +41,7 @@ from texseg.report.words import Look
 from texseg.segmenter import Segmenter
 
 Window = tuple[slice, slice]
+Place = tuple[int, ...]
 Member = tuple[int, Window]
 Classes = tuple[tuple[int, ...], ...]
 Operation = dict[str, Any]
@@ -67,34 +69,21 @@ class Painted(NamedTuple):
     model: Segmenter
     members: tuple[Member, ...]  # windows of images it was fitted to; those of large ones are crops
     parameters: Mapping[str, Any]
-    classes: Classes = ()  # of every label, from 1; several where segments were merged
-    fit: Classes = ()  # the same when it was fitted
+    fit: Classes = ()  # of every label when it was fitted, from 1; several where segments had been merged
+    is_halved: bool = False  # segments were split since, which no option of the command does
     strokes: tuple[Operation, ...] = ()
     seeds: Sequence[NDArray[np.int32] | None] | None = None  # with which it was fitted, of each member
     bare: Painted | None = None  # the same before any stroke that could still be erased
 
-    def with_classes(self, *classes: tuple[int, ...]) -> Painted:
-        """Let labels 1, 2 and so on mean these classes."""
-        return self._replace(classes=classes, fit=classes)
-
     @property
-    def is_quick(self) -> bool:
-        """Whether strokes on a single image were learned quickly, and not yet by a fit of their own."""
-        is_learned = bool(self.strokes) and self.seeds is None
-        return is_learned and self.groups is not None and len(self.members) == 1
+    def classes(self) -> Classes:
+        """Classes of every label, from 1; several where segments were merged."""
+        return tuple(sum((self.fit[k - 1] for k in own), ()) for own in self.model.fitted_labels)
 
     @property
     def label_of(self) -> dict[int, int]:
         """Label of every class, merged ones included."""
-        return {c: k for k, own in enumerate(self.classes, 1) for c in own}
-
-    @property
-    def groups(self) -> list[list[int]] | None:
-        """Labels of the fit in every label; None after a split, which no option of the command does."""
-        label_of = self._replace(classes=self.fit).label_of
-        if not {c for own in self.classes for c in own} <= label_of.keys():
-            return None
-        return [sorted({label_of[c] for c in own}) for own in self.classes]
+        return _label_of(self.classes)
 
 
 class Canvas:
@@ -124,24 +113,24 @@ class Canvas:
         strips = []
         for top, bottom in itertools.pairwise(edges):
             rows = slice(*(round(edge * self.shape[0] / self.shown[0]) for edge in (top, bottom)))
-            pixels = self.read((rows, self.everything[1])).pixels.astype(np.float32)
-            strips.append(reduced(pixels, (bottom - top, self.shown[1])))
-        small = np.concatenate(strips)
-        return small, display_range(small) if self.is_large else display_range(*self._whole[:2])
+            pixels, mask = self.read((rows, self.everything[1]))[:2]
+            shape, valid = (bottom - top, self.shown[1]), valid_pixels(pixels, mask)
+            strips.append((reduced(pixels.astype(np.float32), shape), reduced_labels(valid, shape)))
+        small, valid = map(np.concatenate, zip(*strips, strict=True))
+        return small, display_range(small, valid)
 
-    def drawn(self, pixels: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.uint8]:
-        """Picture (h, w, 3) of pixels."""
-        return reduced(np.rint(displayable(pixels, *self._reduced[1])).astype(np.uint8), shape)
-
-    @cached_property
-    def overview(self) -> NDArray[np.uint8]:
-        """Picture (h, w, 3) of all of it."""
-        return self.drawn(self._reduced[0], self.shown)
+    def picture(
+        self, window: Window | None = None, shape: tuple[int, int] | None = None
+    ) -> NDArray[np.uint8]:
+        """Picture (h, w, 3) of a window, or of all of it, at a size."""
+        pixels = self._reduced[0] if window is None else self.read(window).pixels
+        drawn = np.rint(displayable(pixels, *self._reduced[1])).astype(np.uint8)
+        return reduced(drawn, shape or self.shown)
 
     @cached_property
     def look(self) -> Look:
         """What it looks like, at the size of the overview."""
-        return Look.of(self.overview)
+        return Look.of(self.picture())
 
 
 class Session:
@@ -159,20 +148,22 @@ class Session:
         self.said: list[tuple[int, str]] = []
         self.saved: dict[str, Any] = {}
         self.state: Any = None  # `Painted`, as soon as there is one
-        self.labels: dict[int, NDArray[np.integer]] = {}  # of images, in full
-        self.confidence: dict[int, NDArray[np.float32]] = {}
+        self.labels: dict[int, NDArray[np.uint8]] = {}  # of images, in full
+        self.confidence: dict[int, NDArray[np.uint8]] = {}  # of these labels, times 255
         self.content: dict[int, dict[str, Any]] = {}
         self.left: dict[int, NDArray[np.bool_]] = {}  # what lassos have left of images
         self._seen: dict[int, float] = {0: 0.0}  # when each image was last looked at
-        self._blocks: dict[int, set[tuple[int, int]]] = {}  # of large images, that are labelled
+        self._blocks: dict[int, set[Place]] = {}  # that are labelled; an image that fits is one
         self._wanted: list[tuple[int, Any]] = []  # images and places of blocks
         self._kept: dict[tuple[int, ...], Painted] = {}
         self._built: tuple[int, ...] | None = None
+        self._prepared: Any = None  # what is known for strokes, of the present segments
         self._stuck = -1  # operations on which a job has failed
         self._broken: set[int] = set()  # operations that cannot be done
         self._to_save: list[tuple[int, tuple[str, ...]]] = []
         self._stop, self._is_filling, self._is_closed, self._told = threading.Event(), True, False, 0.0
         self._is_settling, self._written, self._painted_at = False, b"", 0.0
+        self._about = [[picture.name, *picture.shape] for picture in self.pictures]
         self._other_paths = (path.with_stem(f"{path.stem}_{n}") for n in itertools.count(2))
         self._restore()
         self._thread = threading.Thread(target=self._run, daemon=True, name="texseg-session")
@@ -186,7 +177,7 @@ class Session:
             if len(self.operations) >= _MOST_OPERATIONS:
                 raise ValueError(f"at most {_MOST_OPERATIONS:,} operations are kept; save, and start anew")
             last = max((each["id"] for each in (*self.operations, *self.undone)), default=0)
-            operation = self._numbered(self.checked(given), last + 1) | {"by": by}
+            operation = self.checked(given, last + 1, by)
             self.operations.append(operation)
             self.undone = [each for each in self.undone if each["by"] != by]
             if operation["kind"] in ("fit", "mask", "anew") or self._is_settling:
@@ -236,7 +227,7 @@ class Session:
             plan = self.plan(image)
             pairs = zip(window, plan.sides, strict=True)
             ranges = (range(part.start // side, -(-part.stop // side)) for part, side in pairs)
-            missing = set(itertools.product(*ranges)) - self._blocks[image]
+            missing = set(itertools.product(*ranges)) - self._blocks.get(image, set())
             self._wanted = [*((image, place) for place in sorted(missing)), *self._wanted][:64]
             self.changed.notify_all()
 
@@ -253,8 +244,8 @@ class Session:
         self._thread.join(1.0)
         return not self._thread.is_alive()
 
-    def checked(self, given: Any) -> Operation:
-        """Check what came from a window or from a file."""
+    def checked(self, given: Any, number: int, by: str) -> Operation:
+        """Check what came from a window or from a file, and number it."""
         match given:
             case {"kind": "stroke", "image": image, "cls": cls, "points": points}:
                 own = {"image": self.image(image), "cls": _whole(cls, 0), "points": _points(points)}
@@ -269,11 +260,13 @@ class Session:
                 own = {"cls": _whole(cls, 1), "name": text.strip()[:60]}
             case {"kind": "fit", "values": dict(values)} if set(values) <= set(FITTED):
                 own = {"values": {name: PARAMETERS[name].checked(value) for name, value in values.items()}}
-            case {"kind": "class" | "anew"}:
+            case {"kind": "class"}:
+                own = {"cls": 1000 * number}
+            case {"kind": "anew"}:
                 own = {}
             case _:
                 raise ValueError("this is not an operation of the page")
-        return {"kind": given["kind"], **own}
+        return {"kind": given["kind"], **own, "id": number, "by": by}
 
     def image(self, number: Any) -> int:
         """Check the number of an image."""
@@ -281,21 +274,14 @@ class Session:
             raise ValueError(f"image must be a number from 0 to {len(self.pictures) - 1}")
         return number
 
-    def _numbered(self, operation: Operation, number: int) -> Operation:
-        new = {"cls": 1000 * number} if operation["kind"] == "class" else {}
-        return {**operation, "id": number, **new}
-
-    def _about(self) -> list[Any]:
-        return [[picture.name, *picture.shape] for picture in self.pictures]
-
     def _restore(self) -> None:
         while True:
             try:
                 self._written = self.path.read_bytes()
                 found = json.loads(self._written)
-                if found["images"] == self._about():
-                    own = ((self.checked(each), _whole(each["id"], 1)) for each in found["operations"])
-                    self.operations = [self._numbered(*each) | {"by": "earlier"} for each in own]
+                if found["images"] == self._about:
+                    own = ((each, _whole(each["id"], 1)) for each in found["operations"])
+                    self.operations = [self.checked(*each, "earlier") for each in own]
                     return
             except FileNotFoundError:
                 return
@@ -308,7 +294,7 @@ class Session:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while self.path.exists() and self.path.read_bytes() != self._written:
             self._go_elsewhere("was changed by another page")
-        self._written = json.dumps({"images": self._about(), "operations": kept}).encode()
+        self._written = json.dumps({"images": self._about, "operations": kept}).encode()
         atomic_write(self.path, self._written)
         with self._telling():
             self.painted, self._painted_at = self.painted + 1, time.monotonic()
@@ -344,12 +330,13 @@ class Session:
 
     @property
     def will_settle(self) -> bool:
-        """Whether a new fit to the strokes will replace a quick refit; of large images, for saving alone."""
-        if self.state is None or not self.state.is_quick:
+        """Whether a new fit to the strokes on an image will replace a quick refit; of large ones, to save."""
+        state = self.state
+        if state is None or not state.strokes or state.seeds is not None or state.is_halved:
             return False
-        picture = self.pictures[self.state.members[0][0]]
+        picture = self.pictures[state.members[0][0]]
         is_wanted = bool(self._to_save) or math.prod(picture.shape) <= _LARGEST_BETWEEN
-        return is_wanted and not picture.is_large
+        return is_wanted and len(state.members) == 1 and not picture.is_large
 
     def classes(self) -> list[dict[str, Any]]:
         """Classes that one can paint, in the order of the labels: those of segments, then those added."""
@@ -368,13 +355,13 @@ class Session:
         return [{"cls": own[0], "name": name} for own, name in zip(every, names, strict=True)]
 
     def seeds_of(
-        self, state: Painted, strokes: Sequence[Operation], with_dots: bool
+        self, state: Painted, strokes: Sequence[Operation], maps: Sequence[NDArray[np.int32]] = ()
     ) -> list[NDArray[np.int32] | None]:
-        """Seeds of the members; with dots deep inside of segments that have no strokes."""
-        found = [rasterised(strokes, state.label_of, *member) for member in state.members]
-        painted = _values(found)
-        for own, labels in zip(found, state.model._part_images() if with_dots else (), strict=False):
-            for label in _values([labels]) - painted - {0}:
+        """Seeds of the members by labels of the fit; dots lie deep in segments of maps without strokes."""
+        found = [rasterised(strokes, _label_of(state.fit), *member) for member in state.members]
+        painted = classes_in(found)
+        for own, labels in zip(found, maps, strict=False):
+            for label in np.setdiff1d(classes_in([labels]), painted).tolist():
                 box = slice(0, labels.shape[0]), slice(0, labels.shape[1])
                 for y, x, depth in deepest_places(labels, label, box, _DOTS, apart=8 * _DOT):
                     if not own[y, x]:
@@ -404,19 +391,19 @@ class Session:
             windows = list(read_crops(picture, n_crops=_CROPS, side=_CROP)[0].windows)
         state = Painted(None, tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
         state = self._fitted(state, None, parameters.get("n_segments"))
-        return state.with_classes(*((k,) for k in range(1, state.model.n_segments_ + 1)))
+        return state._replace(fit=tuple((k,) for k in range(1, state.model.n_segments_ + 1)))
 
     def _with_strokes(self, state: Painted, strokes: Sequence[Operation]) -> Painted:
-        bare, label_of = state.bare or state, state.label_of
+        bare, classes = state.bare or state, state.classes
         members = self._members(state.members, strokes)
-        new = sorted({each["cls"] for each in strokes} - label_of.keys() - {0})
-        grown = state.with_classes(*state.classes, *((c,) for c in new))._replace(members=members)
-        seeds = self.seeds_of(grown, strokes, with_dots=False)
-        painted = _values([own for own in seeds if own is not None])
-        gone = {c for c in new if grown.label_of[c] not in painted}  # new classes that were erased again
+        new = sorted({each["cls"] for each in strokes} - _label_of(classes).keys() - {0})
+        grown = state._replace(fit=(*classes, *((c,) for c in new)), is_halved=False, members=members)
+        seeds = self.seeds_of(grown, strokes)
+        painted = classes_in(seeds)
+        gone = {c for k, c in enumerate(new, len(classes) + 1) if k not in painted}  # erased again
         if gone:
             return self._with_strokes(state, [each for each in strokes if each["cls"] not in gone])
-        if not painted:
+        if not len(painted):
             return bare
         grown = grown._replace(strokes=tuple(strokes), bare=bare, seeds=None)
         if members != state.members or state.model.ground_ is not None:
@@ -427,11 +414,10 @@ class Session:
 
     def _fitted_to_strokes(self, state: Painted) -> Painted:
         """Fit a model as the command does that saves it; merged segments stay merged."""
-        fit, groups = state._replace(classes=state.fit), state.groups or []
-        seeds = self.seeds_of(fit, state.strokes, with_dots=True)
-        state = self._fitted(state, seeds, max(2, len(fit.classes)))
-        if merged := [own for own in groups if own[1:]]:
-            state.model.merge(merged)
+        groups = state.model.fitted_labels
+        seeds = self.seeds_of(state, state.strokes, state.model._part_images())
+        state = self._fitted(state, seeds, max(2, len(state.fit)))
+        state.model.merge([own for own in groups if own[1:]])
         return state
 
     def _settle(self) -> None:
@@ -465,37 +451,34 @@ class Session:
     def _after(self, state: Painted, operation: Operation, strokes: Sequence[Operation]) -> Painted:
         if operation["kind"] in ("fit", "mask"):
             return self._anew(state, operation.get("values", {}), strokes)
-        label_of, model, classes = state.label_of, copy.copy(state.model), list(state.classes)
+        label_of, model = state.label_of, copy.copy(state.model)
         if operation["kind"] == "merge":
-            labels = sorted({label_of[c] for c in operation["classes"] if c in label_of})
-            if len(labels) > 1:
-                model.merge([labels])
-                classes[labels[0] - 1] = tuple(itertools.chain(*(classes[k - 1] for k in labels)))
-                classes = [own for k, own in enumerate(classes, 1) if k not in labels[1:]]
+            labels = {label_of[c] for c in operation["classes"] if c in label_of}
+            model.merge([sorted(labels)] if len(labels) > 1 else [])
         elif operation["cls"] in label_of:
-            label = label_of[operation["cls"]]
-            model.split(label)
-            merged = [own for own in state.fit if set(own) <= set(classes[label - 1])]
-            classes[label - 1 : label] = merged[:1] or classes[label - 1 : label]
-            classes += merged[1:] or [(1000 * operation["id"],)]
-        return state._replace(model=model, classes=tuple(classes))
+            model.split(label_of[operation["cls"]])
+            if sum(map(len, model.fitted_labels)) > len(state.fit):  # it has not been a merge
+                state = state._replace(fit=(*state.fit, (1000 * operation["id"],)), is_halved=True)
+        return state._replace(model=model)
 
     def _anew(self, state: Painted, values: Mapping[str, Any], strokes: Sequence[Operation]) -> Painted:
         """Fit with other parameters, or to what a lasso has left; painted classes stay."""
-        parameters, label_of = {**state.parameters, **values}, state.label_of
+        parameters, classes, label_of = {**state.parameters, **values}, state.classes, state.label_of
         painted = {each["cls"] for each in strokes} - {0}
         if not painted:
             return self._first(parameters)
         is_free = "n_segments" in values
-        own = {classes[0]: classes for classes in state.classes}
-        first = {state.classes[label_of[c] - 1][0] if c in label_of else c for c in painted}
+        own = {each[0]: each for each in classes}
+        first = {classes[label_of[c] - 1][0] if c in label_of else c for c in painted}
         every = list(dict.fromkeys([*own, *sorted(first), *(range(1, MOST_SEGMENTS) if is_free else ())]))
         wanted = max(2, len(first), values["n_segments"] or 0) if is_free else len(every)
         chosen = {*sorted(every, key=lambda c: (c not in first, every.index(c)))[:wanted]}
-        fresh = state.with_classes(*(own.get(c, (c,)) for c in every if c in chosen))
-        fresh = fresh._replace(parameters=parameters, members=self._members(state.members, strokes))
-        fresh = fresh._replace(strokes=tuple(strokes), bare=None)
-        return self._fitted(fresh, self.seeds_of(fresh, strokes, with_dots=not is_free), wanted)
+        fresh = state._replace(
+            parameters=parameters, members=self._members(state.members, strokes), bare=None
+        )
+        fresh = fresh._replace(fit=tuple(own.get(c, (c,)) for c in every if c in chosen), is_halved=False)
+        seeds = self.seeds_of(fresh, strokes, () if is_free else state.model._images())
+        return self._fitted(fresh._replace(strokes=tuple(strokes)), seeds, wanted)
 
     # ---- the thread that computes ------------------------------------------------------------------------
 
@@ -536,7 +519,9 @@ class Session:
         if self.state is None:
             return
         looked = sorted(self._seen, key=lambda image: -self._seen[image])[:4]
-        yield from (partial(self._label, image) for image in looked if image not in self.labels)
+        yield from (self._next_block(image) for image in looked if image not in self.labels)
+        if not self.confidence.keys() >= {image for image, _ in self.state.members}:
+            yield self._measure
         yield from (partial(self._describe, image, False) for image in looked if image not in self.content)
         is_at_rest = time.monotonic() - self._painted_at >= _REST
         if self.will_settle and (is_at_rest or self._to_save):
@@ -546,10 +531,11 @@ class Session:
         yield from (partial(self._describe, image, True) for image in looked if self.content[image]["rest"])
         if self._wanted:
             yield partial(self._fill, *self._wanted.pop(0))
-        for image in looked if self._is_filling else ():
-            if self.pictures[image].is_large:
-                places = (place for place in self.plan(image) if place not in self._blocks[image])
-                yield from (partial(self._fill, image, place) for place in places)
+        if self.state.model._division is not self._prepared:
+            yield self._prepare
+        yield from (
+            self._next_block(image) for image in looked if self._is_filling and self._is_partial(image)
+        )
 
     def _build(self) -> None:
         with self.changed:
@@ -593,50 +579,69 @@ class Session:
             self.number += 1
             self.labels, self.confidence, self.content, self._blocks, self._wanted = {}, {}, {}, {}, []
             for (image, window), labels in zip(state.members, state.model._images(), strict=True):
-                picture = self.pictures[image]
-                if picture.is_large:
-                    self._blocks.setdefault(image, set())
-                    self.labels.setdefault(image, np.zeros(picture.shape, np.uint8))[window] = labels
-                else:
-                    self.labels[image] = labels
+                self._put(self.labels, image, window, labels)
+                self._blocks.setdefault(image, set()).update(
+                    [] if self.pictures[image].is_large else [(0, 0)]
+                )
 
-    def _label(self, image: int) -> None:
-        picture, labels = self.pictures[image], np.zeros(self.pictures[image].shape, np.uint8)
+    def _put(self, maps: dict[int, NDArray[np.uint8]], image: int, window: Window, values: Any) -> None:
+        whole = maps.setdefault(image, np.zeros(self.pictures[image].shape, np.uint8))
+        whole[window] = values if image not in self.left else values * self.left[image][window]
+
+    def _measure(self) -> None:
+        maps: Any = self.state.model.confidence_
+        for (image, window), own in zip(
+            self.state.members, maps if isinstance(maps, list) else [maps], strict=True
+        ):
+            self._put(self.confidence, image, window, np.rint(255 * own))
+
+    def _prepare(self) -> None:
+        """Compute what each stroke needs, so that the first need not wait for it."""
+        self._prepared = division = self.state.model._division
+        for each in filter(None, (division, division.rival)) if self.state.model.ground_ is None else ():
+            each.search.description  # noqa: B018
+
+    def plan(self, image: int) -> BlockPlan:
+        """Cut an image into blocks; one that fits is one block."""
+        picture = self.pictures[image]
         if picture.is_large:
-            self._blocks[image] = set()
-        else:
-            pixels, mask = self._data(image, picture.everything)[:2]
-            labels, self.confidence[image] = self.state.model.predict_with_confidence(pixels, mask=mask)
-        with self._telling():
-            self.labels[image] = labels
+            return plan_blocks(picture.shape, self.state.model.textures_, SIDE)
+        return BlockPlan(picture.shape, max(picture.shape), 0)
 
-    def plan(self, image: int) -> Any:
-        """Cut a large image into blocks."""
-        return plan_blocks(self.pictures[image].shape, self.state.model.textures_, SIDE)
+    def _is_partial(self, image: int) -> bool:
+        return len(self._blocks.get(image, ())) < len(self.plan(image))
 
-    def _fill(self, image: int, place: tuple[int, int]) -> None:
-        model, plan, page = self.state.model, self.plan(image), self.pictures[image].page
-        request = Request(model._smoothness, model.min_size)
-        labels = read_block(page, place, plan, model.textures_, request).labels
+    def _next_block(self, image: int) -> Callable[[], None]:
+        done = self._blocks.get(image, ())
+        return partial(self._fill, image, next(place for place in self.plan(image) if place not in done))
+
+    def _fill(self, image: int, place: Place) -> None:
+        core: Any
+        model, plan, picture = self.state.model, self.plan(image), self.pictures[image]
         core = plan.core(place)
+        if picture.is_large:
+            request = Request(model._smoothness, model.min_size, confidence=True)
+            reading = read_block(picture.page, place, plan, model.textures_, request)
+            labels, sure = reading.labels, reading.confidence
+        else:
+            pixels, mask = self._data(image, core)[:2]
+            labels, sure = model.predict_with_confidence(pixels, mask=mask)
+            sure = np.rint(255 * sure)
         with self._telling():
-            self.labels[image][core] = labels * (self.left[image][core] if image in self.left else 1)
-            self._blocks[image].add(place)
-            done = len(self._blocks[image])
-            self.progress = Progress("blocks", done, len(plan), done / len(plan))
+            self._put(self.labels, image, core, labels)
+            self._put(self.confidence, image, core, sure)
+            done = self._blocks.setdefault(image, set())
+            done.add(place)
+            if picture.is_large:
+                self.progress = Progress("blocks", len(done), len(plan), len(done) / len(plan))
             self.contents += 1
-            if done == len(plan):
-                del self.content[image]
+            if len(done) & (len(done) - 1) == 0 or len(done) == len(plan):  # less and less often
+                self.content.pop(image, None)
 
     def _describe(self, image: int, with_others: bool) -> None:
-        state, picture, small = self.state, self.pictures[image], None
-        maps: Any = state.model.confidence_ if image not in self.confidence else self.confidence[image]
-        members = state.members if image not in self.confidence else ((image, picture.everything),)
-        pairs = zip(members, maps if isinstance(maps, list) else [maps], strict=True)
-        sure = [(window, own) for (member, window), own in pairs if member == image]
-        labels, model = reduced_labels(self.labels[image], picture.shown), state.model
-        if not picture.is_large:
-            small = reduced(sure[0][1], picture.shown)
+        state, picture, model = self.state, self.pictures[image], self.state.model
+        labels = reduced_labels(self.labels[image], picture.shown)
+        small = reduced(self.confidence[image], picture.shown) / np.float32(255)
         same: dict[str, Any] = {"shape": picture.shape, "shown": picture.shown, "look": picture.look}
         same["features"] = model.textures_.features
         profiles, hierarchy = model.profiles_, None
@@ -652,9 +657,7 @@ class Session:
         about = (picture.shape, picture.shown, small, chosen, picture.pixel_size and picture.pixel_size[:3])
         content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
         content |= {"classes": [own[0] for own in state.classes], "rest": not with_others}
-        doubts = (_doubts(self.labels[image], own, window, picture.shown) for window, own in sure)
-        worst = sorted(itertools.chain(*doubts), reverse=True)[:_MOST_DOUBTS]
-        content["doubts"] = [each[1:] for each in worst]
+        content["doubts"] = _doubts(labels, small, picture.shape[0] / picture.shown[0])
         content["parameters"] = {name: state.parameters.get(name) for name in FITTED}
         with self._telling():
             if state is self.state:
@@ -684,10 +687,13 @@ def rasterised(
     return drawn.astype(np.int32)
 
 
-def _doubts(labels: Labels, sure: Floats, window: Window, shown: tuple[int, int]) -> list[Any]:
-    own, step = labels[window], max(1, max(sure.shape) // max(shown))
-    own, sure = own[::step, ::step], sure[::step, ::step]
-    regions = connected_regions(own)
+def _label_of(classes: Classes) -> dict[int, int]:
+    return {c: k for k, own in enumerate(classes, 1) for c in own}
+
+
+def _doubts(labels: Labels, sure: Floats, scale: float) -> list[Any]:
+    """Places, boxes, confidence and labels of the largest regions that are least sure."""
+    regions = connected_regions(labels)
     boxes = boxes_of(regions)
     doubt, found = np.bincount(regions.ravel(), (1 - sure).ravel()), []
     doubt[0] = 0
@@ -699,13 +705,9 @@ def _doubts(labels: Labels, sure: Floats, window: Window, shown: tuple[int, int]
         unsure[regions[box] != region] = 1
         y, x = np.unravel_index(int(unsure.argmin()), unsure.shape)
         edges = (rows.start + y, columns.start + x, rows.start, columns.start, rows.stop, columns.stop)
-        where = [int(edge * step + window[at % 2].start) for at, edge in enumerate(edges)]
-        found.append((float(doubt[region]), *where, float(unsure.min()), int(own[regions == region][0])))
+        where = [int(edge * scale) for edge in edges]
+        found.append([*where, float(unsure.min()), int(labels[regions == region][0])])
     return found
-
-
-def _values(maps: Sequence[NDArray[np.integer]]) -> set[int]:
-    return set().union(*(np.unique(own).tolist() for own in maps))
 
 
 def _whole(value: Any, least: int) -> int:

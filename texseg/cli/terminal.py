@@ -26,7 +26,7 @@ class InterruptedBySignalError(KeyboardInterrupt):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.number = number
+        self.number, self.code, self.words = number, 128 + number, "interrupted"
 
 
 @contextlib.contextmanager
@@ -50,7 +50,7 @@ def ended_by_signals() -> Iterator[None]:
         yield
     except InterruptedBySignalError as interruption:
         if begun:
-            threading.Thread(target=_leave, args=[128 + interruption.number], daemon=True).start()
+            threading.Thread(target=_leave, args=[interruption.code], daemon=True).start()
         raise
     finally:
         for number, handler in zip(heard, before, strict=True):
@@ -149,8 +149,8 @@ class Verbs(click.Group):
         except InterruptedBySignalError as interruption:
             with contextlib.suppress(OSError):  # the terminal may be gone
                 notes = getattr(interruption, "__notes__", [])
-                click.echo("; ".join(["texseg: interrupted", *notes]), err=True)
-            ctx.exit(128 + interruption.number)
+                click.echo("; ".join([f"texseg: {interruption.words}", *notes]), err=True)
+            ctx.exit(interruption.code)
         except click.ClickException as error:
             error.__dict__["message"] = printable(error.message)
             raise

@@ -227,7 +227,7 @@ def page_content(
         "palette": palette(max(s["label"] for level in levels for s in level["segments"]), colours).tolist(),
         "confidence": "" if sure is None else confidence_uri(reduced(sure, shown)),
         "selection": _selection(model, hierarchy),
-        "members": _members(model, levels[0]["segments"]),
+        "members": dict(enumerate(model.fitted_labels, start=1)),
         "crop": CROP_SIDE,
         "pixel": None if pixel_size is None or pixel_size[2] == "px" else pixel_size[1:3],
     }
@@ -278,12 +278,6 @@ def _segmentation(
     if own.max(initial=0) < 1 or own.max() > MOST_SEGMENTS:
         raise ValueError(f"a report shows labels from 1 to {MOST_SEGMENTS}, got at most {own.max(initial=0)}")
     return own, sure, hierarchy
-
-
-def _members(model: Any, segments: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    numbers = np.array([segment["label"] for segment in segments])
-    classes = getattr(model.textures_, "classes", np.arange(numbers.max()))  # of merged textures
-    return {str(k): (np.flatnonzero(classes == k - 1) + 1).tolist() for k in numbers}
 
 
 def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:
