@@ -37,7 +37,7 @@ def test_border_distance_is_that_of_the_nearest_pixel_at_a_border(seed, n_labels
 def test_pixels_come_from_trusted_pixels_of_their_label():
     shape = (96, 120)
     labels = thirds(shape)
-    image = Planes([addresses(shape), -addresses(shape)], None)
+    image = Planes([addresses(shape), -addresses(shape)], None, [])
     made = compose([image], [trusted(labels, MARGIN)], 3, 24, np.random.default_rng(0))
     assert made.labels.shape == made.filled.shape == shape
     assert made.filled.mean() > 0.8
@@ -59,7 +59,7 @@ def test_several_images_give_pieces_and_missing_pixels_give_none():
     mask = np.ones(shapes[1], bool)
     mask[:30] = False
     offset = shapes[0][0] * shapes[0][1]
-    images = [Planes([addresses(shapes[0])], None), Planes([addresses(shapes[1], offset)], mask)]
+    images = [Planes([addresses(shapes[0])], None, []), Planes([addresses(shapes[1], offset)], mask, [])]
     usable = [trusted(labels[0], MARGIN), trusted(labels[1], MARGIN, mask)]
     made = compose(images, usable, 3, 16, np.random.default_rng(1))
     assert made.labels.shape == (70, 100)  # as high as the highest, as wide as the widest
@@ -71,7 +71,7 @@ def test_several_images_give_pieces_and_missing_pixels_give_none():
 
 def test_composites_are_no_larger_than_needed_repeat_and_leave_their_sources_alone():
     labels = thirds((40, 600))
-    image = Planes([addresses(labels.shape)], None)
+    image = Planes([addresses(labels.shape)], None, [])
     usable = trusted(labels, MARGIN)
     copies = usable.copy(), image.bands[0].copy()
     one, two = (compose([image], [usable], 3, 30, np.random.default_rng(5)) for _ in range(2))
@@ -86,7 +86,7 @@ def test_composites_are_no_larger_than_needed_repeat_and_leave_their_sources_alo
 @pytest.mark.parametrize("n_labels", [2, 6])
 def test_every_label_has_pieces_however_few_fit(n_labels):
     labels = (np.arange(96) * n_labels // 96).astype(np.int32)[:, None].repeat(96, axis=1)
-    image = Planes([addresses((96, 96))], None)
+    image = Planes([addresses((96, 96))], None, [])
     made = compose([image], [trusted(labels, 1)], n_labels, 200, np.random.default_rng(0))
     assert set(np.unique(made.labels)) == set(range(n_labels))
 
@@ -95,7 +95,7 @@ def test_images_of_different_types_keep_their_values():
     whole = np.arange(6400, dtype=np.uint16).reshape(80, 80)
     fractions = np.linspace(0.1, 0.9, 6400).reshape(80, 80)
     labels = np.zeros((80, 80), np.int32)
-    images = [Planes([whole], None), Planes([fractions], None)]
+    images = [Planes([whole], None, []), Planes([fractions], None, [])]
     made = compose(images, [labels, labels + 1], 2, 24, np.random.default_rng(0))
     values = made.planes.bands[0][made.filled & (made.labels == 1)]
     assert len(values) > 500

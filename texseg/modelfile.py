@@ -418,7 +418,7 @@ def _features(values: Mapping[str, Any]) -> Features:
 
 def _check_channels(f: Features) -> None:
     """Make sure that an image would yield exactly the channels of the model."""
-    found = f.recipes(Planes([np.zeros((1,) * len(f.bank.spacing), np.float32)] * f.n_bands, None))
+    found = f.recipes(Planes([np.zeros((1,) * len(f.bank.spacing), np.float32)] * f.n_bands, None, []))
     if tuple(channel.name for channel in found) != f.names:
         expected = ", ".join(channel.name for channel in found)
         raise ValueError(f"channel_names must be {expected}, got {', '.join(f.names)}")

@@ -20,12 +20,13 @@ class Planes(NamedTuple):
 
     bands: list[NDArray[Any]]  # each (H, W), or (D, H, W), in the image's own dtype and unit; finite
     mask: NDArray[np.bool_] | None  # True where there is data; None if there is data everywhere
+    kept: list[Any]  # the plane that patches come from, once computed, after what it was computed from
 
 
 def slices_of(planes: Planes) -> list[Planes]:
     """Give the planes of a stack, as images."""
     masks = [None] * len(planes.bands[0]) if planes.mask is None else list(planes.mask)
-    return [Planes(list(bands), mask) for *bands, mask in zip(*planes.bands, masks, strict=True)]
+    return [Planes(list(bands), mask, []) for *bands, mask in zip(*planes.bands, masks, strict=True)]
 
 
 def split_planes(
@@ -49,14 +50,14 @@ def split_planes(
     if all(np.array_equal(bands[0], band, equal_nan=band.dtype.kind == "f") for band in bands[1:]):
         bands = bands[:1]
     if valid.all():
-        return Planes(bands, None)
+        return Planes(bands, None, [])
     if not valid.any():
         raise NoValidPixels(
             f"no valid pixels in the image of shape {valid.shape}: all are masked or no data"
             + _dead_bands(bands, nodata)
         )
     source = _mirror_index(valid)
-    return Planes([band[source] for band in bands], valid)
+    return Planes([band[source] for band in bands], valid, [])
 
 
 def _bands(image: Any, channel_axis: int | None, n_axes: int) -> list[NDArray[Any]]:

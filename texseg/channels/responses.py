@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import is_
 from typing import Any, NamedTuple
 
 import cv2
@@ -149,14 +150,24 @@ def _local_mean(plane: NDArray[np.floating], sigma: float, spacing: Sequence[flo
 
 
 def flatten_illumination(
-    lightness: NDArray[np.floating], sigma: float, contrast: float, spacing: Sequence[float] = (1, 1)
-) -> NDArray[np.floating]:
-    """Subtract the local mean and divide by the local deviation plus the image's own ``contrast``."""
+    lightness: NDArray[Any], sigma: float, contrasts: Sequence[float], spacing: Sequence[float] = (1, 1)
+) -> list[NDArray[Any]]:
+    """Subtract the local mean and divide by the local deviation plus each of the ``contrasts``."""
     detail = lightness - _local_mean(lightness, sigma, spacing)
     spread = _local_mean(detail * detail, sigma, spacing)
     np.sqrt(np.maximum(spread, 0, out=spread), out=spread)
-    spread += np.float32(max(contrast, 1e-6))
-    return np.divide(detail, spread, out=detail)
+    return [detail / (spread + np.float32(max(contrast, 1e-6))) for contrast in contrasts]
+
+
+def form_of(planes: Planes, intensity: Intensity, sigma: float, spacing: Sequence[float]) -> NDArray[Any]:
+    """Give the plane that patches come from; computed only once."""
+    told_by = planes.bands, intensity
+    if not planes.kept or not all(map(is_, told_by, planes.kept[0])):
+        lightness, _ = _unit_values(planes.bands, intensity)
+        contrasts = [_PATCH_CONTRAST * intensity.contrast]
+        planes.kept[:] = told_by, *flatten_illumination(lightness, sigma, contrasts, spacing)
+    form: NDArray[Any] = planes.kept[1]
+    return form
 
 
 def recipes(
@@ -171,15 +182,17 @@ def recipes(
     """List the channels of an image: the bank's moduli of the lightness, patches, plain values."""
     lightness, values = _unit_values(planes.bands, intensity)
     channels = []
-    if bank is not None:
-        spectrum = bank.spectrum(flatten_illumination(lightness, sigma, intensity.contrast, spacing))
+    if bank is not None:  # moduli measure the contrast of a texture; patches only its form
+        contrasts = [intensity.contrast, _PATCH_CONTRAST * intensity.contrast][: 1 + (patch_weight > 0)]
+        flat, *form = flatten_illumination(lightness, sigma, contrasts, spacing)
+        planes.kept[:] = [(planes.bands, intensity), *form] * bool(form)
+        spectrum = bank.spectrum(flat)
         for filter in bank.filters:
             modulus = partial(bank.modulus, spectrum, filter)
             channels.append(Recipe(filter.name, modulus, "modulus", filter.wavelength, 1.0))
-    if patch_weight > 0:  # moduli measure the contrast of a texture; patches only its form
-        contrast = _PATCH_CONTRAST * intensity.contrast
-        form = partial(flatten_illumination, lightness, sigma, contrast, spacing)
-        channels.append(Recipe("patch", form, "patch", PATCH_REACH, patch_weight))
+    if patch_weight > 0:
+        patches = partial(form_of, planes, intensity, sigma, spacing)
+        channels.append(Recipe("patch", patches, "patch", PATCH_REACH, patch_weight))
     if len(values) == 1:
         names, shares = ["value"], [1.0]
     elif len(intensity.axes):

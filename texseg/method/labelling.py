@@ -90,20 +90,19 @@ def empty_reading(shape: Place, n_textures: int, whole: Place) -> BlockReading:
 
 def finished(block: BlockReading, names: Names, n_textures: int) -> tuple[NDArray[np.int32], BlockReading]:
     """Give the labels (h, w) of a block, from 1 (0 without data), and its reading with their confidence."""
-    own = block.labels.astype(np.int32) - 1
-    known = final = own
-    parts = block.parts
-    if parts is None or not all(np.array_equal(each, parts.labels) for each in names):
-        places = connected_parts(own).places if block.places is None else block.places
-        known, final = (np.concatenate([[-1], each]).astype(np.int32)[places] for each in names)
+    labels, parts = block.labels.astype(np.int32), block.parts
     confidence = None if block.confidence is None else block.confidence.copy()
-    changed = np.flatnonzero((known != own) | (final != own))
-    if confidence is not None and len(changed):
-        assert block.small is not None and block.of_small is not None  # with the confidence
-        a, b, c = (each.ravel()[changed] for each in (own, known, final))
-        which = np.where(c == b, a, np.where(c == a, b, c))
-        confidence.ravel()[changed] = block.of_small[which, np.searchsorted(block.small, changed)]
-    labels = final + np.int32(1)
+    if parts is None or not all(np.array_equal(each, parts.labels) for each in names):
+        places = connected_parts(labels - 1).places if block.places is None else block.places
+        small = np.arange(labels.size) if block.small is None else block.small
+        a = labels.ravel()[small] - 1
+        b, c = (np.concatenate([[-1], each])[places.ravel()[small]] for each in names)
+        labels.ravel()[small] = c + 1
+        if confidence is not None:
+            assert block.of_small is not None  # with the confidence
+            changed = np.flatnonzero((b != a) | (c != a))
+            which = np.where(c == b, a, np.where(c == a, b, c))[changed]
+            confidence.ravel()[small[changed]] = block.of_small[which, changed]
     if block.novel is not None:
         unknown = block.novel & (labels > 0)
         labels[unknown] = n_textures + 1

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features, bins_of, octaves_of
 from texseg.channels.planes import Planes
-from texseg.channels.responses import recipes
+from texseg.channels.responses import form_of, recipes
 from texseg.channels.textons import PATCH_SIDE, patches_at
 from texseg.pixels.composites import border_distance, compose, label_sizes, trusted
 from texseg.threads import LANES, kernels, side_by_side
@@ -109,6 +109,7 @@ class BorderClassifier(NamedTuple):
     ) -> NDArray[np.floating]:
         """Scores (scores, n) of pixels, or log-odds (K, n)."""
         bins, form = _read(planes, self.features, bins)
+        planes.kept.clear()  # it is as large as the image
         (C, H, W), K, n_out = bins.shape, len(self.log_profiles), len(self.offsets)
         groups, weights = octaves_of(self.features.wavelengths), self._in_lanes() if is_weighted else None
         if weights is None:
@@ -263,12 +264,10 @@ def _read(
     planes: Planes, f: Features, bins: NDArray[np.uint8] | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.floating]]:
     """Compute the bins (C, H, W), if not given, and the plane that patches come from, mirrored outside."""
-    every = recipes(planes, f.intensity, f.bank if bins is None else None, f.sigma, 1.0, 1.0)
-    form = next(recipe for recipe in every if recipe.kind == "patch").values()
     if bins is None:
-        wanted = [recipe for recipe in every if recipe.name in f.names]
-        bins = bins_of([r._replace(values=lambda: form) if r.kind == "patch" else r for r in wanted], f)
-    return bins, np.pad(form, PATCH_SIDE // 2, mode="symmetric")
+        every = recipes(planes, f.intensity, f.bank, f.sigma, 1.0, 1.0)
+        bins = bins_of([recipe for recipe in every if recipe.name in f.names], f)
+    return bins, np.pad(form_of(planes, f.intensity, f.sigma, (1, 1)), PATCH_SIDE // 2, mode="symmetric")
 
 
 def _vectors(form: NDArray[np.floating], pixels: NDArray[np.intp]) -> NDArray[np.float32]:

@@ -114,7 +114,7 @@ def compose(
         values = same[0].ravel() if len(same) == 1 else np.concatenate([plane.ravel() for plane in same])
         bands.append(np.empty((height, width), values.dtype))
         bands[-1].ravel()[order] = values[at]
-    return Composite(Planes(bands, None), given[pieces], filled.reshape(height, width))
+    return Composite(Planes(bands, None, []), given[pieces], filled.reshape(height, width))
 
 
 def _layout(
