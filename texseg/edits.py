@@ -237,9 +237,8 @@ class Editable:
         if np.count_nonzero(textures.classes == number) > 1:
             textures = textures.separated(number)
         elif textures.parts.strokes is not None:
-            raise ValueError(
-                f"segment {segment} is a class of strokes; paint a part of it as a new class, and refit"
-            )
+            remedy = "paint a part of it as a new class, and refit"
+            raise ValueError(f"segment {segment} is a class of strokes; {remedy}")
         else:
             halves, search = self._halves(segment), self._division.search
             shares = painted_cells(halves, search.grids, 2)  # profiles (2, M) and areas (2,) of the parts
@@ -276,9 +275,8 @@ class Editable:
     def _halves(self, segment: int) -> list[NDArray[np.int32]]:
         """Images of 1 (the larger part) and 2 where the hierarchy first divides a segment; 0 elsewhere."""
         if self._division is None:
-            raise ValueError(
-                f"segment {segment} can be split where the model was fitted, not in one loaded from a file"
-            )
+            place = "where the model was fitted, not in one loaded from a file"
+            raise ValueError(f"segment {segment} can be split {place}")
         hierarchy, images = self.hierarchy_, self._images()
         if hierarchy.is_list and not isinstance(self.labels_, list):
             raise ValueError(

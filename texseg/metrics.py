@@ -196,14 +196,11 @@ def reliability(confidence: ArrayLike, correct: ArrayLike, n_bins: int = 10) -> 
     stated = np.asarray(confidence, dtype=float).ravel()
     right = np.asarray(correct, dtype=bool).ravel()
     if stated.shape != right.shape or not stated.size:
-        raise ValueError(
-            f"confidence and correct of reliability must have the same size, at least 1,"
-            f" got {stated.size} and {right.size}"
-        )
+        sizes = f"the same size, at least 1, got {stated.size} and {right.size}"
+        raise ValueError(f"confidence and correct of reliability must have {sizes}")
     if not ((stated >= 0) & (stated <= 1)).all():
-        raise ValueError(
-            f"confidence of reliability must lie in 0 ... 1, got {np.min(stated)} ... {np.max(stated)}"
-        )
+        found = f"{np.min(stated)} ... {np.max(stated)}"
+        raise ValueError(f"confidence of reliability must lie in 0 ... 1, got {found}")
     if n_bins < 1:
         raise ValueError(f"n_bins of reliability must be at least 1, got {n_bins}")
     bins = np.minimum((stated * n_bins).astype(int), n_bins - 1)

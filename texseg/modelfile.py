@@ -39,7 +39,6 @@ _LONGEST_HALO = 4096  # pixels; a filter with this reach takes a gigabyte
 _ROUNDING = 1e-3
 _LARGEST_IMAGE = 2**53  # pixels
 _WIDEST = 64.0  # cells, of a window
-_SMALLEST_SHARE = 1e-9  # of a texture in its segment
 _CHANGED = "model file was damaged or changed after it was written (checksum differs)"
 
 FORMAT = "texseg model"
@@ -214,10 +213,8 @@ _OF_BORDERS = {
     "border_offsets": _Numbers("K", *_BORDER),
 }
 _OF_SEEDS = {"stroke_weights": _Numbers("WMK", *_BORDER), "stroke_offsets": _Numbers("K", *_BORDER)}
-_OF_CLASSES = {
-    "classes": _Numbers("K", 0, MOST_SEGMENTS, int),
-    "class_shares": _Numbers("K", _SMALLEST_SHARE, _LARGEST_IMAGE),
-}
+_SHARES = _Numbers("K", 1e-9, _LARGEST_IMAGE)  # of textures in their segments
+_OF_CLASSES = {"classes": _Numbers("K", 0, MOST_SEGMENTS, int), "class_shares": _SHARES}
 
 
 _OF_BANK = ("n_orientations", "bandwidth", "angular_bandwidth")
@@ -229,8 +226,7 @@ _BORDERS = ("log_profiles", "weights", "offsets")
 def _to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
     """Flat mapping of arrays, numbers and strings that :func:`_from_plain_data` understands."""
     if isinstance(textures, MergedTextures):
-        merged = {"classes": textures.classes, "class_shares": textures.shares}
-        return _to_plain_data(textures.parts) | merged
+        return _to_plain_data(textures.parts) | {"classes": textures.classes, "class_shares": textures.shares}
     f, borders = textures.features, textures.borders
     values: dict[str, Any] = {name: getattr(f.bank, name) for name in _OF_BANK}
     values |= f.intensity._asdict() | {name: getattr(f, name) for name in _FEATURES}
@@ -298,15 +294,13 @@ def save_textures(
     pixel_size: Sequence[Any] | None,
 ) -> None:
     """Write what a segmenter has learned to a model file."""
-    size = () if pixel_size is None else checked_size(pixel_size)
-    others = {
-        "class_names": list(names) if any(names) else None,
-        "colours": dict(colours) or None,
-        "ground": ground,
-        "pixel_size": [each for each in size if each is not None] or None,
-    }
-    found = {name: value for name, value in others.items() if value is not None}
-    save_model(path, {"parameters": parameters, **_to_plain_data(textures), **found})
+    values = {"parameters": parameters, **_to_plain_data(textures)}
+    values |= {"class_names": list(names)} if any(names) else {}
+    values |= {"colours": dict(colours)} if colours else {}
+    values |= {} if ground is None else {"ground": ground}
+    if pixel_size is not None:
+        values["pixel_size"] = [each for each in checked_size(pixel_size) if each is not None]
+    save_model(path, values)
 
 
 def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
@@ -353,19 +347,17 @@ def _check(name: str, value: Any, allowed: _Numbers, sizes: Mapping[str, int]) -
     shape = tuple(int(letter) if letter.isdecimal() else sizes.get(letter) for letter in allowed.axes)
     fits = len(array.shape) == len(shape) and all(map(lambda n, side: n in (None, side), shape, array.shape))
     if not fits or array.dtype.kind not in "uif":
-        expected = str(shape).replace("None", "any")
-        raise ValueError(
-            f"{name} must be numbers of shape {expected}, got {array.dtype} of shape {array.shape}"
-        )
+        shapes = f"{shape}, got {array.dtype} of shape {array.shape}".replace("None", "any")
+        raise ValueError(f"{name} must be numbers of shape {shapes}")
     real = array.astype(np.float64)
-    inside = (real >= allowed.low) & (real <= allowed.high)  # False for NaN
-    if not inside.all():
-        raise ValueError(
-            f"{name} must lie in {allowed.low:g} to {allowed.high:g}, got {array[~inside].flat[0].item()!r}"
-        )
-    broken = real != np.floor(real)
-    if allowed.dtype is int and broken.any():
-        raise ValueError(f"{name} must be a whole number, got {array[broken].flat[0].item()!r}")
+    outside = ~((real >= allowed.low) & (real <= allowed.high))  # True for NaN
+    broken = (real != np.floor(real)) & (allowed.dtype is int)
+    for wrong, kind in (
+        (outside, f"lie in {allowed.low:g} to {allowed.high:g}"),
+        (broken, "be a whole number"),
+    ):
+        if wrong.any():
+            raise ValueError(f"{name} must {kind}, got {array[wrong].flat[0].item()!r}")
     if array.ndim:
         return array.astype(allowed.dtype, order="C")
     return int(array) if allowed.dtype is int else array.item()

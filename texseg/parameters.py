@@ -1,7 +1,7 @@
 """Every parameter, declared once: its name, type, default, limits, help, and its option of the command.
 
 From this table come the signatures of `segment` and `TextureSegmenter`, the checks (also of model files), the
-options of the command and the documentation. A new parameter is a type, a help text, a row, and its use.
+options of the command and the documentation. A new parameter is a row, a help text, and its use.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypedDict, TypeVar
 
 from texseg.progress import Progress
 
@@ -135,43 +135,53 @@ def _check_seed(value: Any) -> None:
     """Check a number; generators are used as they are."""
     is_generator = value is None or hasattr(value, "random")
     if not is_generator and not PARAMETERS["random_state"]._fits(value, Integral):
-        raise ValueError(
-            f"random_state must be a whole number from 0 to 2**32 - 1, or a generator, got {shown(value)}"
-        )
+        allowed = "a whole number from 0 to 2**32 - 1, or a generator"
+        raise ValueError(f"random_state must be {allowed}, got {shown(value)}")
+
+
+_OF_SEED = "int, RandomState, Generator or None"
+_SEED = Parameter(0, (0, 2**32 - 1), None, ("--seed", "random_state"), _OF_SEED, _check_seed)
+_OF_PROGRESS = "function of one :class:`texseg.progress.Progress`"
+_CALLBACK = Parameter(None, flags=(), kind=_OF_PROGRESS, check=_check_callback)
+_OCTAVES = (2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5)
 
 
 class Parameters(TypedDict, total=False):
-    """Types of all parameters but ``n_segments``, which may also be passed by its place."""
+    """Type and row of all parameters but ``n_segments``, which may also be passed by its place."""
 
-    model: Model
-    preset: Preset
-    channel_axis: int | None
-    spatial_dims: int
-    spacing: Sequence[float] | None
-    planes: Stack | None
-    plane_coupling: float
-    nodata: float | None
-    log: bool | None
-    crop_bar: bool
-    flat_ground: bool
-    smoothness: float | None
-    min_size: float
-    k_min: int
-    k_max: int
-    grow: bool
-    random_state: "int | np.random.RandomState | np.random.Generator | None"
-    verbose: bool | int
-    callback: Callable[[Progress], Any] | None
-    wavelengths: Sequence[float] | None
-    n_orientations: int | None
-    n_bins: int | None
-    patch_weight: float | None
-    value_weight: float | None
-    learned_borders: bool | None
-    cue: Cue | None
-    cell: int | None
-    n_starts: int | None
-    n_jobs: int | None
+    model: Annotated[Model, Parameter("acm")]
+    preset: Annotated[Preset, Parameter("default")]
+    channel_axis: Annotated[int | None, Parameter(None, (-4, 3))]
+    spatial_dims: Annotated[int, Parameter(2, (2, 3), flags=())]
+    spacing: Annotated[Sequence[float] | None, Parameter(None, (1e-9, 1e9), flags=())]
+    planes: Annotated[Stack | None, Parameter(None, flags=("--series", "planes"))]
+    plane_coupling: Annotated[float, Parameter(0.5, (0, 1))]
+    nodata: Annotated[float | None, Parameter(None)]
+    log: Annotated[bool | None, Parameter(None)]
+    crop_bar: Annotated[bool, Parameter(False)]
+    flat_ground: Annotated[bool, Parameter(True)]
+    # results stop changing long before; far beyond, probabilities become NaN
+    smoothness: Annotated[float | None, Parameter(None, (0, 1e4), presets=(1.0, 0.0))]
+    min_size: Annotated[float, Parameter(0, (0, _LARGEST_IMAGE))]
+    k_min: Annotated[int, Parameter(2, (1, MOST_SEGMENTS))]
+    k_max: Annotated[int, Parameter(14, (1, MOST_SEGMENTS))]
+    grow: Annotated[bool, Parameter(True)]
+    random_state: Annotated["int | np.random.RandomState | np.random.Generator | None", _SEED]
+    verbose: Annotated[bool | int, Parameter(False, flags=())]
+    callback: Annotated[Callable[[Progress], Any] | None, _CALLBACK]
+    # octaves down from sqrt(2) / 4 cycles a pixel
+    wavelengths: Annotated[Sequence[float] | None, Parameter(None, (2, 1024), presets=(_OCTAVES, _OCTAVES))]
+    n_orientations: Annotated[
+        int | None, Parameter(None, (1, 64), (4, 4), ("--orientations", "n_orientations"))
+    ]
+    n_bins: Annotated[int | None, Parameter(None, (2, 256), (40, 40), ("--bins", "n_bins"))]
+    patch_weight: Annotated[float | None, Parameter(None, (0, _HEAVIEST), presets=(4.0, 0.0))]
+    value_weight: Annotated[float | None, Parameter(None, (0, _HEAVIEST), presets=(1.0, 0.0))]
+    learned_borders: Annotated[bool | None, Parameter(None, presets=(True, False))]
+    cue: Annotated[Cue | None, Parameter(None, presets=("auto", "texture"))]
+    cell: Annotated[int | None, Parameter(None, (1, 1024), presets=(8, 8))]
+    n_starts: Annotated[int | None, Parameter(None, (1, 100), (1, 1), ("--starts", "n_starts"))]
+    n_jobs: Annotated[int | None, Parameter(None, flags=())]
 
 
 # the help of each parameter, in reStructuredText, with its section in the help of the command, which is else
@@ -237,57 +247,13 @@ n_starts: Number of annealed runs; the best is kept. The first sees the calmest 
     them, and each further one a random half.
 n_jobs: Threads that a call uses, on which the labels do not depend; None and -1 stand for all processors.
 """
-_ENTRY = re.compile(
-    r"^(\w+)(?: \((\w+)\))?: (.*(?:\n    (?!--).*)*)(?:\n    -- (.*(?:\n    .*)*))?", re.MULTILINE
-)
+_ENTRY = re.compile(r"(?m)^(\w+)(?: \((\w+)\))?: (.*(?:\n    (?!--).*)*)(?:\n    -- (.*(?:\n    .*)*))?")
 _HELP_OF = {name: texts for name, *texts in _ENTRY.findall(_HELP)}
-_ROWS = {
-    "n_segments": Parameter(None, (1, MOST_SEGMENTS), flags=("-k", "--segments", "n_segments")),
-    "model": Parameter("acm"),
-    "preset": Parameter("default"),
-    "channel_axis": Parameter(None, (-4, 3)),
-    "spatial_dims": Parameter(2, (2, 3), flags=()),
-    "spacing": Parameter(None, (1e-9, 1e9), flags=()),
-    "planes": Parameter(None, flags=("--series", "planes")),
-    "plane_coupling": Parameter(0.5, (0, 1)),
-    "nodata": Parameter(None),
-    "log": Parameter(None),
-    "crop_bar": Parameter(False),
-    "flat_ground": Parameter(True),
-    # results stop changing long before; far beyond, probabilities become NaN
-    "smoothness": Parameter(None, (0, 1e4), presets=(1.0, 0.0)),
-    "min_size": Parameter(0, (0, _LARGEST_IMAGE)),
-    "k_min": Parameter(2, (1, MOST_SEGMENTS)),
-    "k_max": Parameter(14, (1, MOST_SEGMENTS)),
-    "grow": Parameter(True),
-    "random_state": Parameter(
-        0,
-        (0, 2**32 - 1),
-        flags=("--seed", "random_state"),
-        kind="int, RandomState, Generator or None",
-        check=_check_seed,
-    ),
-    "verbose": Parameter(False, flags=()),
-    "callback": Parameter(
-        None, flags=(), kind="function of one :class:`texseg.progress.Progress`", check=_check_callback
-    ),
-    # octaves down from sqrt(2) / 4 cycles a pixel
-    "wavelengths": Parameter(None, (2, 1024), presets=((2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5),) * 2),
-    "n_orientations": Parameter(None, (1, 64), presets=(4, 4), flags=("--orientations", "n_orientations")),
-    "n_bins": Parameter(None, (2, 256), presets=(40, 40), flags=("--bins", "n_bins")),
-    "patch_weight": Parameter(None, (0, _HEAVIEST), presets=(4.0, 0.0)),
-    "value_weight": Parameter(None, (0, _HEAVIEST), presets=(1.0, 0.0)),
-    "learned_borders": Parameter(None, presets=(True, False)),
-    "cue": Parameter(None, presets=("auto", "texture")),
-    "cell": Parameter(None, (1, 1024), presets=(8, 8)),
-    "n_starts": Parameter(None, (1, 100), presets=(1, 1), flags=("--starts", "n_starts")),
-    "n_jobs": Parameter(None, flags=()),
-}
 
 
-def _completed(name: str, row: Parameter) -> Parameter:
+def _completed(name: str, annotated: Any) -> Parameter:
     """Add to a row what follows from its name and its type."""
-    given = Parameters.__annotations__.get(name, int | None)
+    given, row = annotated.__origin__, annotated.__metadata__[0]
     members = typing.get_args(given) if typing.get_origin(given) in (typing.Union, UnionType) else (given,)
     text, option = (" ".join(part.split("\n    ")) for part in _HELP_OF[name][1:])
     flags, first_sentence = row.flags, text.partition(". ")[0].removesuffix(".")
@@ -307,7 +273,9 @@ def _completed(name: str, row: Parameter) -> Parameter:
 
 
 # every parameter by its name, in the order of the signatures
-PARAMETERS = {name: _completed(name, row) for name, row in _ROWS.items()}
+_K = Annotated[int | None, Parameter(None, (1, MOST_SEGMENTS), flags=("-k", "--segments", "n_segments"))]
+_ALL = {"n_segments": _K} | Parameters.__annotations__
+PARAMETERS = {name: _completed(name, row) for name, row in _ALL.items()}
 
 
 class PottsSettings(NamedTuple):
@@ -323,14 +291,9 @@ class PottsSettings(NamedTuple):
     coupling: float = 0.0  # of the planes of a stack: see `texseg.fitting.assignment.PottsField`
 
 
-_Resolved: Any = make_dataclass(
-    "_Resolved",
-    [
-        (name, Any, field(default=row.presets[0] if row.presets else row.default))
-        for name, row in PARAMETERS.items()
-    ],
-    frozen=True,
-)
+_DEFAULTS = {name: row.presets[0] if row.presets else row.default for name, row in PARAMETERS.items()}
+_FIELDS = [(name, Any, field(default=value)) for name, value in _DEFAULTS.items()]
+_Resolved: Any = make_dataclass("_Resolved", _FIELDS, frozen=True)
 
 
 @dataclass(frozen=True)
@@ -391,14 +354,11 @@ def checked(values: Mapping[str, Any]) -> Settings:
     if s.n_segments is None and s.k_min > s.k_max:
         raise ValueError(f"k_min must be at most k_max ({s.k_max}), got {s.k_min}; raise k_max")
     if s.spatial_dims == 3 and s.planes is not None:
-        raise ValueError(
-            f"planes={s.planes!r} measures textures within planes, and spatial_dims=3 in space; leave one out"
-        )
+        rivals = f"planes={s.planes!r} measures textures within planes, and spatial_dims=3 in space"
+        raise ValueError(f"{rivals}; leave one out")
     if s.spacing is not None and (s.spatial_dims == 2 or len(s.spacing) != 3):
-        raise ValueError(
-            "spacing needs spatial_dims=3, and one number each for planes, rows and columns; got "
-            f"{s.spacing} with spatial_dims={s.spatial_dims}"
-        )
+        needs = "spatial_dims=3, and one number each for planes, rows and columns"
+        raise ValueError(f"spacing needs {needs}; got {s.spacing} with spatial_dims={s.spatial_dims}")
     if s.planes is not None:
         s = s.changed(potts=s.potts._replace(coupling=s.plane_coupling))
     if s.spatial_dims == 3:

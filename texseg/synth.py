@@ -121,9 +121,8 @@ def volume(textures: Sequence[ArrayLike], random_state: int | None = 0) -> Mosai
     """
     checked = [np.asarray(texture) for texture in textures]
     if len({texture.shape for texture in checked}) != 1 or checked[0].ndim != 3:
-        raise ValueError(
-            f"textures of volume must have one shape of 3 axes, got {[t.shape for t in checked]}"
-        )
+        shapes = [texture.shape for texture in checked]
+        raise ValueError(f"textures of volume must have one shape of 3 axes, got {shapes}")
     rng = np.random.default_rng(random_state)
     truth = _draw_layout("voronoi", len(checked), checked[0].shape, rng)
     image = np.empty(truth.shape, np.uint8)

@@ -38,12 +38,8 @@ _ON_ITS_SIDE = 5  # and above: EXIF orientations that exchange rows and columns
 OUTPUT_KINDS = tuple("labels overlay confidence probabilities segments regions polygons report run".split())
 """What is written about an image; each is the last word of a file name, behind an underscore."""
 
-_IMAGE_SUFFIXES = frozenset(
-    ".png .apng .jpg .jpeg .jpe .jfif .tif .tiff .bmp .dib .webp .gif .jp2 .j2k .j2c .jpx .npy".split()
-)
-_OWN_OUTPUT = re.compile(
-    rf"_({'|'.join(OUTPUT_KINDS)})\.(png|tiff?|npy|csv|geojson|html|json)$", re.IGNORECASE
-)
+_IMAGE_SUFFIXES = ".png .apng .jpg .jpeg .jpe .jfif .tif .tiff .bmp .dib .webp .gif .jp2 .j2k .j2c .jpx .npy"
+_OWN_OUTPUT = re.compile(rf"(?i)_({'|'.join(OUTPUT_KINDS)})\.(png|tiff?|npy|csv|geojson|html|json)$")
 _SYSTEM_FILES = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
 
 
@@ -88,10 +84,10 @@ def collect_inputs(
                 skipped["files that look like texseg output"] += 1
             elif is_special(file):
                 skipped["that are pipes or devices, not files"] += 1
-            elif file.suffix.lower() in _IMAGE_SUFFIXES or is_image(file):
+            elif file.suffix.lower() in _IMAGE_SUFFIXES.split() or is_image(file):
                 found.setdefault(os.path.abspath(file), (file, path))
         # what is named as a file is reported as one
-        if is_file or (len(found) == before and path.suffix.lower() in _IMAGE_SUFFIXES):
+        if is_file or (len(found) == before and path.suffix.lower() in _IMAGE_SUFFIXES.split()):
             found.setdefault(os.path.abspath(path), (path, path.parent))
     files = sorted(found.values(), key=lambda entry: read.natural_key(str(entry[0])))
     return _named(files), skipped
@@ -219,9 +215,8 @@ def describe(
     height, width, geo = header.height, header.width, header.geo
     shape: tuple[int, ...] = (*planes, height, width)
     about, memory = (header.n_channels, n_segments, preset), reading.memory
-    needed, with_report = (
-        expected_memory(math.prod(shape), *about, len(shape), has) for has in (False, True)
-    )
+    n_pixels, n_axes = math.prod(shape), len(shape)
+    needed, with_report = (expected_memory(n_pixels, *about, n_axes, has) for has in (False, True))
     whole = needed <= (memory or free_memory() // 2)
     # a block of a volume is not made smaller than this, whatever is allowed
     least = expected_memory(_SMALLEST_READ, *about, len(shape)) if planes else 0.0

@@ -27,6 +27,7 @@ _FORMATS = ("png", "tif", "npy", "zarr", "gpkg")
 _SECTIONS = ("Number", "Image", "Method", "Results", "Run")
 _GIVEN = "texseg.given"  # where a context keeps options and their values
 _MOST_BYTES = 2**20  # of a file of options
+_CONFIGS = "--config reads what --save-config writes"
 _MULTIPLES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _EXISTING = click.Path(exists=True, path_type=Path)
 _SKIP_OR_STOP = click.Choice(("skip", "stop"))
@@ -202,22 +203,16 @@ def value(names: str, kind: Any, text: str, **more: Any) -> Callable[[Any], Any]
 
 def parameter_option(name: str) -> Callable[[Any], Any]:
     """Option of a parameter, from its row in the table."""
-    row = PARAMETERS[name]
-    more: dict[str, Any] = {
-        "default": row.default,
-        "show_default": row.default is not None and row.default is not False,
-    }
+    row, is_number = PARAMETERS[name], name == "n_segments"
+    default = "auto" if is_number else row.default
+    more: dict[str, Any] = {"default": default, "show_default": default is not None}
     if row.base is bool:
-        is_pair = "/" in row.flags[0]
-        more |= {"is_flag": True, "show_default": False} | ({} if is_pair else {"default": False})
+        more = {"is_flag": True, "default": default if "/" in row.flags[0] else False}
     elif row.choices:
         more["type"] = click.Choice(row.choices)
     else:
         names = {int: "INTEGER", float: "FLOAT", tuple: "NUMBER,..."}
-        kind = names[row.base or float] + ("|auto" if name == "n_segments" else "")
-        more["type"] = ReadBy(kind, _of_parameter(row))
-    if name == "n_segments":
-        more |= {"default": "auto", "show_default": True}
+        more["type"] = ReadBy(names[row.base or float] + "|auto" * is_number, _of_parameter(row))
     text = row.option
     if row.presets is not None and "default" not in text:
         values = [_shown(value) for value in row.presets]
@@ -241,9 +236,8 @@ FITTED = tuple(row.name for row in PARAMETERS.values() if row.flags and row.name
 def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
     """Pick the parameters of `TextureSegmenter`, and the edits of what it finds."""
     if options["n_segments"] is None and options["k_min"] > options["k_max"]:
-        raise click.UsageError(
-            f"--k-min {options['k_min']} is above --k-max {options['k_max']}: no number is left to choose"
-        )
+        limits = f"--k-min {options['k_min']} is above --k-max {options['k_max']}"
+        raise click.UsageError(f"{limits}: no number is left to choose")
     given = {
         name: options.get(name)
         for name in FITTED
@@ -321,11 +315,9 @@ def _options_in(path: Path) -> dict[str, Any]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError("not a text; --config reads what --save-config writes") from None
+        raise ValueError(f"not a text; {_CONFIGS}") from None
     if text.lstrip().startswith("{"):
-        raise ValueError(
-            "this is JSON, such as a record of results; --config reads what --save-config writes"
-        )
+        raise ValueError(f"this is JSON, such as a record of results; {_CONFIGS}")
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -357,39 +349,34 @@ def _keys(command: click.Command) -> dict[str, click.Option]:
 
 def _toml(value: Any) -> str:
     """Value of an option, as it was given, in TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml, value))}]"
     with suppress(tomllib.TOMLDecodeError):  # a number
         if str(tomllib.loads(f"v = {value}")["v"]) == value:
             return value
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read_config(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
     """Let the options in a file stand for those that the command does not give."""
     if path is None:
         return
+    given, known = dict[str, Any](), _keys(ctx.command)
     try:
-        values = _options_in(path)
-        known = _keys(ctx.command)
-        for key in values.keys() - known.keys():
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise ValueError(f"{key} is not an option of texseg {ctx.info_name}{hint}")
-        ctx.default_map = {known[key].name: _of_toml(key, value, known[key]) for key, value in values.items()}
+        for key, value in _options_in(path).items():
+            if (option := known.get(key)) is None:
+                close = difflib.get_close_matches(key, known, 1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise ValueError(f"{key} is not an option of texseg {ctx.info_name}{hint}")
+            if option.is_flag != isinstance(value, bool) or isinstance(value, dict):
+                kind = "true or false" if option.is_flag else "a text or a number"
+                raise ValueError(f"{key} must be {kind}")
+            texts = [str(each) for each in (value if isinstance(value, list) else [value])]
+            given[str(option.name)] = (
+                value if option.is_flag else texts if option.multiple else ",".join(texts)
+            )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise click.BadParameter(f"{path}: {reason}", ctx, param) from None
-
-
-def _of_toml(key: str, value: Any, option: click.Option) -> Any:
-    """Value as the words of a command would give it."""
-    if option.is_flag != isinstance(value, bool) or isinstance(value, dict):
-        raise ValueError(f"{key} must be {'true or false' if option.is_flag else 'a text or a number'}")
-    values = [str(each) for each in value] if isinstance(value, list) else [str(value)]
-    return value if option.is_flag else values if option.multiple else ",".join(values)
+    ctx.default_map = given
 
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
@@ -449,9 +436,7 @@ memory_option = value(
 _WHERE = "Folder for the results; created if needed.  [default: here]"
 _folder_option = value("-o --output", click.Path(path_type=Path), _WHERE, default=Path("."), metavar="FOLDER")
 
-_LABELS = (
-    "Formats of the labels, and gpkg for outlines.  [default: png,tif; for several pages or blocks: tif]"
-)
+_LABELS = "Formats of labels, and gpkg for outlines.  [default: png,tif; for several pages or blocks: tif]"
 writing_options = section(
     "Results",
     _folder_option,

@@ -224,8 +224,9 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], always: Iterable
     kinds |= {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
     page, flat = None, sorted(kinds - _OF_VOLUMES)
     if is_volume(options) and flat and not options["everything"]:
-        named = ", ".join(flat)
-        raise click.UsageError(f"{named} cannot be written of volumes; choose one plane with --page")
+        raise click.UsageError(
+            f"{', '.join(flat)} cannot be written of volumes; choose one plane with --page"
+        )
     if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
         if len(items) > 1 or options["page"] == "all":
             raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")
@@ -314,15 +315,10 @@ def write_outputs(
     for page in pages if len(pages) > 1 else ():  # all of them below each other
         whole.add(page.labels, page.confidence)
     segments = whole.segments()
-    result: dict[str, Any] = {
-        "n_segments": len(segments),
-        "height": source.shape[0],
-        "width": source.shape[1],
-        **({"planes": len(pages)} if found.volume else {}),
-        **_how_found(model, segments),
-    }
-    if found.sample:
-        result["sample"] = found.sample
+    height, width = source.shape
+    sides = {"height": height, "width": width} | ({"planes": len(pages)} if found.volume else {})
+    result = {"n_segments": len(segments), **sides, **_how_found(model, segments)}
+    result |= {"sample": found.sample} if found.sample else {}
     if entry is not None:  # the picture in the index is in the report as well
         result["report"] = {"title": entry.title, "n_segments": entry.n_segments}
     messages = [*source.notes, *found.messages]
@@ -332,16 +328,8 @@ def write_outputs(
     if likely:
         seen = shown(files["overlay"][-1])
         messages.append(f"no number of segments is clearly right: compare the likely ones in {seen}")
-    return Outcome(
-        item.path,
-        "done",
-        result=result,
-        rows=tuple(segments),
-        choice=found.choice,
-        outputs=(*written, *records),
-        messages=tuple(messages),
-        report=entry,
-    )
+    about: Any = {"choice": found.choice, "messages": tuple(messages), "report": entry}
+    return Outcome(item.path, "done", "", result, 0.0, tuple(segments), outputs=(*written, *records), **about)
 
 
 def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str, NDArray[np.integer]]:
@@ -402,11 +390,8 @@ def _table(found: Labelled, kind: str, fields: tuple[str, ...], with_intervals: 
         halves = (regions.area_intervals(found.probabilities(number)) for number in range(len(tables)))
         tables = list(map(regions.with_intervals, tables, halves))
     first = () if len(tables) == 1 else ("plane",) if found.volume else ("page",)
-    cells = [
-        (*[number] * len(first), *(getattr(row, name) for name in fields))
-        for number, rows in enumerate(tables)
-        for row in rows
-    ]
+    numbered = [(number, row) for number, rows in enumerate(tables) for row in rows]
+    cells = [(*[n] * len(first), *(getattr(row, name) for name in fields)) for n, row in numbered]
     return csv_text(cells, (*first, *fields)).encode()
 
 

@@ -46,9 +46,8 @@ def compare(
     arrays = [each.labels for each in right]
     for each in right:
         if each.labels.shape != found.labels.shape:
-            raise ValueError(
-                f"{labels} {found.labels.shape} and {each.path} {each.labels.shape} must have the same shape"
-            )
+            shapes = f"{labels} {found.labels.shape} and {each.path} {each.labels.shape}"
+            raise ValueError(f"{shapes} must have the same shape")
     zeros = np.mean([each.labels == 0 for each in right])
     if zeros and ignore_label is None:
         said = f"note: the {zeros:.1%} of pixels that are 0 in the truth count as a class"

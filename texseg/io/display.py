@@ -120,9 +120,8 @@ def side_by_side(pictures: Mapping[str, NDArray[np.uint8]]) -> NDArray[np.uint8]
         panel[2 * gap :, gap:] = picture
         broad = cv2.getTextSize(name, _FONT, scale, 1)[0][0]
         fitting = scale * min(1.0, width / broad)
-        cv2.putText(
-            panel, name, (gap, round(1.4 * gap)), _FONT, fitting, (0, 0, 0), round(enlarged), cv2.LINE_AA
-        )
+        place, thick = (gap, round(1.4 * gap)), round(enlarged)
+        cv2.putText(panel, name, place, _FONT, fitting, (0, 0, 0), thick, cv2.LINE_AA)
         panels.append(panel)
     return np.hstack(panels)
 

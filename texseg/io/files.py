@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -89,10 +90,9 @@ def _check_kind(status: os.stat_result, largest: int | None) -> None:
         raise MalformedFileError("this is a folder, not an image")
     if not stat.S_ISREG(status.st_mode):
         raise MalformedFileError("this is a device or a pipe, not a file")
-    if largest is not None and status.st_size > largest:
-        raise MalformedFileError(
-            f"file of {status.st_size / 1e6:.1f} MB, of which at most {largest / 1e6:.1f} MB are read"
-        )
+    size, most = status.st_size / 1e6, (largest or math.inf) / 1e6
+    if size > most:
+        raise MalformedFileError(f"file of {size:.1f} MB, of which at most {most:.1f} MB are read")
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:

@@ -210,10 +210,8 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
         start = description.index("<Pixels")
         element = description[start : description.find(">", start)]
         found = {axis + unit: html.unescape(text) for axis, unit, text in _OME_SIZE.findall(element)}
-        height, width, depth = (
-            size_of(found.get(axis), found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YXZ"
-        )
-        return size_of_sides(height, width, depth)
+        sides = ((found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YXZ")
+        return size_of_sides(*(size_of(side, side, unit) for side, unit in sides))
     is_said = page.tags.get(_X_RESOLUTION) is not None and page.tags.get(_Y_RESOLUTION) is not None
     across, down = page.get_resolution() if is_said else (0, 0)
     if not across or not down:

@@ -75,9 +75,8 @@ class Picture(Stored, ABC):
         """Refuse a picture that the file cannot hold."""
         height, width, n_bytes = self.header.height, self.header.width, len(self.data)
         if self._needed_bytes(height, width) > n_bytes:
-            raise MalformedFileError(
-                f"file is truncated or corrupt: {n_bytes} bytes cannot hold {width} x {height} pixels"
-            )
+            cannot = f"{n_bytes} bytes cannot hold {width} x {height} pixels"
+            raise MalformedFileError(f"file is truncated or corrupt: {cannot}")
 
     def _needed_bytes(self, height: int, width: int) -> float:
         return (height * width - _SMALL) / self.pixels_per_byte
@@ -90,17 +89,17 @@ class Picture(Stored, ABC):
         """Read windows of a page, which is decoded once; pixels of alpha 0 are not opaque."""
 
         @cache
-        def whole() -> Decoded:
-            pixels, n_channels = self._decode(page), self.header.n_channels
+        def whole() -> NDArray:
+            pixels = self._decode(page)
             if pixels.shape[:2] != (self.header.height, self.header.width):
                 raise MalformedFileError(WRONG_SIZE)
+            return pixels
+
+        def read(window: Window) -> Decoded:
+            pixels, n_channels = whole()[window], self.header.n_channels
             if not self.header.has_alpha or pixels.shape[2:] != (n_channels + 1,):
                 return Decoded(pixels)
             return Decoded(pixels[..., 0] if n_channels == 1 else pixels[..., :-1], pixels[..., -1] != 0)
-
-        def read(window: Window) -> Decoded:
-            pixels, opaque, _ = whole()
-            return Decoded(pixels[window], None if opaque is None else opaque[window])
 
         return read
 
@@ -276,9 +275,8 @@ class Jpeg(Picture):
             pixels = simplejpeg.decode_jpeg(data, colorspace=space)
         except ValueError as error:
             if "extraneous bytes before marker 0xd9" not in str(error):
-                raise MalformedFileError(
-                    f"file is truncated or corrupt, part of the picture is missing ({error})"
-                ) from error
+                missing = "file is truncated or corrupt, part of the picture is missing"
+                raise MalformedFileError(f"{missing} ({error})") from error
             # some cameras write fill bytes before the end mark
             data = data[:-2].rstrip(data[-3:-2])
             data += b"\0\xff\xd9" if data.endswith(b"\xff") else b"\xff\xd9"
@@ -497,7 +495,6 @@ def open_picture(format: str, stream: Any, size: int) -> Picture:
     n_values = header.height * header.width * max(4, header.n_channels) * header.n_pages
     most = _SIDE_DATA_BYTES + 2 * n_values * header.dtype.itemsize
     if size > most and format not in ("PNG", "BMP"):
-        raise ImageTooLargeError(
-            f"file of {size / 1e9:.1f} GB for {header.width} x {header.height} pixels, file is corrupt"
-        )
+        pixels = f"{header.width} x {header.height} pixels"
+        raise ImageTooLargeError(f"file of {size / 1e9:.1f} GB for {pixels}, file is corrupt")
     return PICTURES[format](data + stream.read(min(size, most) - len(data)))

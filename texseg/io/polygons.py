@@ -27,14 +27,7 @@ _WKB_POLYGON = 3
 _STEPS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # (row, column) of one edge: right, down, left, up
 _FIRST_CORNERS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])  # where the edge of that side of a pixel begins
 _EDGES_AT_ONCE = 2**20  # linked to rings, unless a single region has more; each takes some 250 bytes then
-_FIELDS = {
-    "label": int,
-    "name": object,
-    "pixels": int,
-    "area": float,
-    "unit": object,
-    "mean_confidence": float,
-}
+_FIELDS = dict(label=int, name=object, pixels=int, area=float, unit=object, mean_confidence=float)
 _TURNS = (1, 0, -1)  # the last one that fits wins: left before straight on before right
 
 
@@ -129,9 +122,9 @@ def collection(
     features = []
     for row, (_, rings) in zip(rows, outlines, strict=True):
         name = row.name or f"segment {row.label}"
+        classification = {"name": name, "color": list(bytes.fromhex(row.colour[1:]))}
         properties: dict[str, Any] = {field: getattr(row, field) for field in _FIELDS} | {"name": name}
-        properties |= {"fill": row.colour, "objectType": "annotation"}
-        properties["classification"] = {"name": name, "color": list(bytes.fromhex(row.colour[1:]))}
+        properties |= {"fill": row.colour, "objectType": "annotation", "classification": classification}
         geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, affine) for ring in rings]}
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
     found = {"type": "FeatureCollection", "features": features}

@@ -7,6 +7,7 @@ with external data, ...) may name files of other folders or addresses, which it 
 from __future__ import annotations
 
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -120,7 +121,6 @@ class ItkStored(ArrayStored):
 _DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT".split()
 _MOST_NAMES = 12
 _HEADER_BYTES = 2**22  # enough for the wavelengths and names of many bands
-_SIDE_SUFFIXES = (".prj", ".aux.xml", ".idx", ".hdr")
 _ENVIRONMENT = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",  # what lies next to an image is read here
     "RAW_CHECK_FILE_SIZE": "YES",
@@ -134,11 +134,9 @@ class RasterStored(Stored):
     def __init__(self, path: Path, files: ExitStack, drivers: Sequence[str] = _DRIVERS) -> None:
         path = path.resolve()
         self._raster = raster = files.enter_context(_opened(path, drivers))
-        for other in (Path(name).resolve() for name in raster.files):
-            is_beside = other.stem.startswith(path.stem) and other.name.lower().endswith(_SIDE_SUFFIXES)
-            if other != path and not is_beside:
-                raise UnsuitableImageError("its pixels lie in other files, which are not opened")
-        if not raster.count:
+        others = {Path(name).resolve() for name in raster.files} - {path}
+        beside = re.compile(rf"{re.escape(path.stem)}.*(?i:\.prj|\.aux\.xml|\.idx|\.hdr)")
+        if not (raster.count and all(beside.fullmatch(each.name) for each in others)):
             raise UnsuitableImageError("its pixels lie in other files, which are not opened")
         if np.dtype(raster.dtypes[0]).kind not in "buif":
             raise UnsuitableImageError(f"values of type {raster.dtypes[0]}; expected real numbers")
@@ -179,8 +177,10 @@ def _opened(path: Path, drivers: Sequence[str]) -> Any:
     import rasterio
     from rasterio.io import DatasetReader
 
-    for other in filter(is_special, path.parent.iterdir()):  # GDAL waits for one that belongs to the image
-        raise UnsuitableImageError(f"{other.name} in the same folder is a device or a pipe; move it away")
+    with os.scandir(path.parent) as entries:  # GDAL waits for a pipe that belongs to the image
+        for other in entries:
+            if not other.is_file() and is_special(other):
+                raise UnsuitableImageError(f"{other.name} next to it is a device or a pipe; move it away")
     try:
         # the header of an ENVI image is a file next to it
         siblings = {"GDAL_DISABLE_READDIR_ON_OPEN": "TRUE"} if list(drivers) == ["ENVI"] else {}
@@ -203,6 +203,5 @@ def open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored
         names = [name.rpartition(":")[2].lstrip("/") for name in found.subdatasets]
     more = ", ..." if len(names) > _MOST_NAMES else ""
     parts = f" of {len(names)} arrays ({', '.join(names[:_MOST_NAMES])}{more})" if names else ""
-    raise MalformedFileError(
-        f"{format} file{parts}; save the array you mean as TIFF or .npy, such as with gdal_translate"
-    )
+    remedy = "save the array you mean as TIFF or .npy, such as with gdal_translate"
+    raise MalformedFileError(f"{format} file{parts}; {remedy}")

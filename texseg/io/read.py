@@ -156,15 +156,11 @@ class SourceOptions:
             raise TypeError(f"ignore_alpha must be True or False, got {self.ignore_alpha!r:.80}")
         if bands is not None and (isinstance(bands, (str, bytes)) or not np.iterable(bands)):
             raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
-        numbers: dict[str, Sequence[Any]] = {name: [getattr(self, name)] for name in _WHOLE_NUMBERS}
-        for name, values in (numbers | {"bands": bands or ()}).items():
-            for value in values:
-                if isinstance(value, (bool, np.bool_)) or not (value is None or hasattr(value, "__index__")):
-                    if (name, value) != ("page", "all"):
-                        raise TypeError(f"{name} must be a whole number or None, got {value!r}")
-
-
-_WHOLE_NUMBERS = ("page", "level", "channel_axis", "max_pixels")
+        whole = [(name, getattr(self, name)) for name in ("page", "level", "channel_axis", "max_pixels")]
+        for name, value in (*whole, *(("bands", band) for band in bands or ())):
+            if isinstance(value, (bool, np.bool_)) or not (value is None or hasattr(value, "__index__")):
+                if (name, value) != ("page", "all"):
+                    raise TypeError(f"{name} must be a whole number or None, got {value!r}")
 
 
 class Source:
@@ -337,11 +333,7 @@ def open_pages(
             yield _images_in(path, files, replace(reading, page=None, raw=None))
             return
         with failures_named(path):
-            if reading.raw is None:
-                stored, header = _stored_and_header(path, files)
-            else:
-                stored = raster.open_raw(path, *reading.raw)
-                header = stored.header
+            stored, header = _stored_and_header(path, files, raw=reading.raw)
             header = _with_settled_axes(header, 0, reading.channel_axis)
             _check(header, header.n_pages, reading)
             stored.check()
@@ -372,9 +364,7 @@ def _images_in(folder: Path, files: ExitStack, reading: SourceOptions) -> list[S
     held = {int(number) for path in found for number in re.findall(r"\d{1,9}", path.stem)[-1:]}
     gaps = sorted(set(range(min(held, default=0), min(max(held, default=0), 10**6))) - held)
     if gaps:
-        first._notes.append(
-            f"planes are missing in the folder: {', '.join(map(str, gaps[:5]))} ({len(gaps)})"
-        )
+        first._notes.append(f"planes are missing in the folder: {str(gaps[:5])[1:-1]} ({len(gaps)})")
     return sources
 
 
@@ -411,11 +401,11 @@ def failures_named(path: Path) -> Iterator[None]:
 
 
 def _stored_and_header(
-    path: Path, files: ExitStack, page: int | None = None, *, alone: bool = False
+    path: Path, files: ExitStack, page: int | None = None, *, alone: bool = False, raw: Any = None
 ) -> tuple[Stored, Header]:
     """Open a file in the format that its content announces, with those next to it unless it is `alone`."""
-    stored = _stored(path, files, page)
-    header = stored.header if alone else with_sidecars(stored.header, path)
+    stored = _stored(path, files, page) if raw is None else raster.open_raw(path, *raw)
+    header = stored.header if alone or raw else with_sidecars(stored.header, path)
     if header.geo is not None:  # which refers to the pixels as stored
         header = replace(header, orientation=1)
     return stored, header
@@ -434,12 +424,8 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
         return raster.RasterStored(path, files, ["ENVI"])
     if format is None and find_spec("rasterio") is not None:
         with suppress(UnsuitableImageError):  # said below what it is instead
-            hierarchical = hierarchical_format(start)
-            return (
-                raster.open_hierarchical(hierarchical, path, files)
-                if hierarchical
-                else raster.RasterStored(path, files)
-            )
+            kind = hierarchical_format(start)
+            return raster.open_hierarchical(kind, path, files) if kind else raster.RasterStored(path, files)
     if format is None and find_spec("SimpleITK") is not None and (itk := raster.itk_format(path)):
         return raster.ItkStored(path, itk)
     if format is None:
@@ -463,9 +449,8 @@ def _with_settled_axes(header: Header, page: int | None, channel_axis: int | Non
             raise UnsuitableImageError(f"channel_axis={channel_axis} is not an axis of shape {shape}")
         position = channel_axis % n_axes
         if axes[position] in "YX" or ("C" in axes and axes[position] != "C"):
-            raise UnsuitableImageError(
-                f"channel_axis={channel_axis} contradicts the file, whose axes {shape} are {axes}"
-            )
+            said = f"contradicts the file, whose axes {shape} are {axes}"
+            raise UnsuitableImageError(f"channel_axis={channel_axis} {said}")
         axes = ("?YX", "Y?X", "YX?")[position] if "?" in axes else axes
         axes = axes[:position] + "C" + axes[position + 1 :]
     elif "?" in axes and channel_axis is None:
@@ -483,28 +468,23 @@ def _with_settled_axes(header: Header, page: int | None, channel_axis: int | Non
 
 def _check(header: Header, n_pages: int, reading: SourceOptions) -> None:
     """Refuse images above the limit, before anything of their size is allocated."""
-    bands, n_bands, limit = reading.bands, header.n_channels, reading.max_pixels
-    if bands is not None:
-        bands = tuple(bands)
-        if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
-            raise UnsuitableImageError(
-                f"bands={bands} (--channels) must name different bands of the image, from 0 to {n_bands - 1}"
-            )
+    n_bands, limit = header.n_channels, reading.max_pixels
+    bands = (0,) if reading.bands is None else tuple(reading.bands)
+    if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
+        raise UnsuitableImageError(
+            f"bands={bands} (--channels) must name different bands of the image, from 0 to {n_bands - 1}"
+        )
     n_pixels = header.height * header.width * n_pages
     if limit is None or n_pixels * max(1.0, header.n_channels / 4) <= limit:
         return
     pages = f" x {n_pages} pages" if n_pages > 1 else ""
     channels = f" of {header.n_channels} channels" if header.n_channels > 4 else ""
-    memory = expected_memory(n_pixels, header.n_channels)
+    numbers = n_pixels / 1e6, expected_memory(n_pixels, header.n_channels) / 1e9, limit / 1e6
+    size, memory, most = (f"{number:.0f}" if number >= 10 else f"{number:.3g}" for number in numbers)
     raise ImageTooLargeError(
-        f"{header.width} x {header.height}{pages} = {_digits(n_pixels / 1e6)} Mpx{channels}, "
-        f"about {_digits(memory / 1e9)} GB needed; limit {_digits(limit / 1e6)} Mpx, "
-        "raise with --max-pixels / max_pixels="
+        f"{header.width} x {header.height}{pages} = {size} Mpx{channels}, about {memory} GB needed; "
+        f"limit {most} Mpx, raise with --max-pixels / max_pixels="
     )
-
-
-def _digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
 
 
 def upright(pixels: NDArray, orientation: int) -> NDArray:
@@ -521,8 +501,7 @@ def upright(pixels: NDArray, orientation: int) -> NDArray:
 def _in_grey(pixels: NDArray) -> NDArray:
     from skimage.color import rgb2gray  # slow to import
 
-    if pixels.shape[-1] != 3:
-        n_channels = pixels.shape[-1]
+    if (n_channels := pixels.shape[-1]) != 3:
         raise ValueError(f"only three channels can be turned grey, not {n_channels}; use --channels")
     return rgb2gray(pixels.astype(np.float32))
 
@@ -609,10 +588,8 @@ def read_image(
     array([[0., 1., 2.],
            [3., 4., 5.]])
     """
-    reading = SourceOptions(
-        page, channel_axis=channel_axis, bands=bands, nodata=nodata, ignore_alpha=ignore_alpha
-    )
-    with open_source(path, replace(reading, max_pixels=max_pixels)) as source:
+    given: Any = {"page": page, "channel_axis": channel_axis, "bands": bands, "nodata": nodata}
+    with open_source(path, **given, ignore_alpha=ignore_alpha, max_pixels=max_pixels) as source:
         return source.read()
 
 

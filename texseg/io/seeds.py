@@ -145,9 +145,7 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
             f"{np.count_nonzero(counts)} different colours are too many for strokes; use a hard "
             "brush without anti-aliasing, one colour a class, and a format without losses such as PNG"
         )
-    meanings = [
-        f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)
-    ]
+    means = [f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)]
     # what is nearly pure belongs to a stroke, and what is nearly unpainted to none
     far = np.linalg.norm(looks[:, None] - looks[kept], axis=2)
     nearest, contrast = far.argmin(axis=1), np.full(len(kept), 255.0)
@@ -163,7 +161,7 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
             "lost; use a hard brush without anti-aliasing"
         )
     if blurred:
-        meanings.append(
+        means.append(
             f"{100 * blurred:.2g} % of the painted pixels have {np.count_nonzero(lost)} other colours, "
             "as at the edges of soft brushes, and count as unpainted"
         )
@@ -171,7 +169,7 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
     classes = np.where(ground, 0, number_of[places]).astype(np.int32)
     shown = looks[kept] if looks.shape[1] == 3 and np.asarray(picture.colours).dtype == np.uint8 else ()
     colours = {f"class {c}": f"#{bytes(map(int, look)).hex()}" for c, look in enumerate(shown, start=1)}
-    return Seeds(classes, tuple(colours), colours), f"unpainted is {said}, {', '.join(meanings)}"
+    return Seeds(classes, tuple(colours), colours), f"unpainted is {said}, {', '.join(means)}"
 
 
 def _pure(looks: Colours, counts: Labels, broad: Labels, unpainted: Colours | None) -> list[int]:
@@ -267,9 +265,8 @@ def _rois(path: Path) -> Iterator[_Stroke]:
         name = roi.name or name
         said: int | str = roi.group or _NUMBERED.sub("", name)
         if isinstance(said, str) and not re.search(r"[^\W\d_]", said):
-            raise UnsuitableImageError(
-                f"ROI {name} needs its class: give it a group, or a name such as water-1"
-            )
+            remedy = "give it a group, or a name such as water-1"
+            raise UnsuitableImageError(f"ROI {name} needs its class: {remedy}")
         try:
             parts = [np.asarray(part, float).tolist() for part in roi.coordinates(multi=True)]
         except Exception as error:  # of kinds without an outline

@@ -41,12 +41,13 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())  # errors and no
 
 
 def _area(series: Any) -> int:
-    return series.shape[series.axes.index("Y")] * series.shape[series.axes.index("X")]
+    sides = dict(zip(series.axes, series.shape, strict=True))
+    return sides.get("Y", 0) * sides.get("X", 0)
 
 
 def _choose_series(tiff: Any, page: int | None) -> tuple[Any, list[Any], int]:
     """Return the main image, the others (thumbnails, masks), and the number of its first page."""
-    images = [series for series in tiff.series if "Y" in series.axes and "X" in series.axes and _area(series)]
+    images = [series for series in tiff.series if _area(series)]
     main = [s for s in images if not s.keyframe.subfiletype & (_REDUCED_IMAGE | _MASK_IMAGE)] or images
     if not main:
         raise MalformedFileError("there is no image in this TIFF file")
@@ -122,9 +123,8 @@ class TiffSource(Stored):
         if key.dtype is None or self._series.dtype is None:
             raise MalformedFileError(f"{key.bitspersample}-bit samples of this kind are not supported")
         if self._series.dtype.kind not in "buif":
-            raise UnsuitableImageError(
-                f"image of shape {self._series.shape} and dtype {self._series.dtype}; expected real numbers"
-            )
+            kind = f"shape {self._series.shape} and dtype {self._series.dtype}"
+            raise UnsuitableImageError(f"image of {kind}; expected real numbers")
         if key.imagedepth > 1:
             raise UnsuitableImageError("volumetric TIFF tiles are not read; save the planes as pages")
         if int(key.photometric) not in _COLOUR_SAMPLES:
@@ -159,9 +159,8 @@ class TiffSource(Stored):
         text = str(of_page.valueof(GDAL_NODATA, "")).strip("\0 ")
         nodata = parse_nodata(text)
         if text and nodata is None:
-            notes.append(
-                f"the no-data tag {text[:40]!r} is not a number; pass the value as nodata=... (--nodata)"
-            )
+            remedy = "pass the value as nodata=... (--nodata)"
+            notes.append(f"the no-data tag {text[:40]!r} is not a number; {remedy}")
         return Header(
             format="TIFF",
             shape=tuple(shape),
@@ -191,10 +190,8 @@ class TiffSource(Stored):
         is_mapped = page.is_contiguous and key.is_final
         if is_mapped or rows * columns * samples * key.dtype.itemsize <= _LARGEST_SEGMENT:
             return ""
-        return (
-            f"its pixels are compressed in pieces of {rows * columns / 1e6:.0f} Mpx and can only be read "
-            "whole; convert it to a tiled TIFF"
-        )
+        said = f"its pixels are compressed in pieces of {rows * columns / 1e6:.0f} Mpx"
+        return f"{said} and can only be read whole; convert it to a tiled TIFF"
 
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         """Read windows of one page, channels last, colours expanded; missing tiles are invalid."""
@@ -249,10 +246,8 @@ class TiffSource(Stored):
             values = np.memmap(self._stream, dtype, "r", plane.dataoffsets[0], shape)
             return lambda window: Decoded(_squeezed(values[:, window[0], window[1]]))
         rows, columns, down, across = _segment_grid(key)
-        if down * across > _FEW_SEGMENTS + key.imagelength * key.imagewidth // _SEGMENT_PIXELS:
-            raise MalformedFileError(
-                f"TIFF of {down * across} strips or tiles, more than a picture of its size has"
-            )
+        if (n := down * across) > _FEW_SEGMENTS + key.imagelength * key.imagewidth // _SEGMENT_PIXELS:
+            raise MalformedFileError(f"TIFF of {n} strips or tiles, more than a picture of its size has")
         numbers = np.arange(n_planes * down * across).reshape(n_planes, down, across)
         there = np.all(~missing.reshape(numbers.shape), axis=0).reshape(down, across)
         extra = {"jpegtables": plane.jpegtables, "jpegheader": key.jpegheader}
@@ -273,9 +268,8 @@ class TiffSource(Stored):
                 segment, (s, _, h, w, _), shape = decode(data, number, **options)
                 (y0, x0), (y1, x1) = (max(h, top), max(w, left)), (h + shape[1], w + shape[2])
                 y1, x1 = min(y1, top + height), min(x1, left + width)
-                found[s, y0 - top : y1 - top, x0 - left : x1 - left] = segment[
-                    0, y0 - h : y1 - h, x0 - w : x1 - w
-                ]
+                part = segment[0, y0 - h : y1 - h, x0 - w : x1 - w]
+                found[s, y0 - top : y1 - top, x0 - left : x1 - left] = part
 
             inside = numbers[:, y[0] // rows : y[-1] // rows + 1, x[0] // columns : x[-1] // columns + 1]
             wanted = inside[~missing[inside]].tolist()
@@ -339,7 +333,7 @@ def _take_page(array: NDArray, axes: str, page: int) -> NDArray:
 _FEW_PAGES, _PAGE_BYTES = 2**15, 4096  # beyond so many (half a second), pages take so much of the disk each
 _MOST_PLANES = 2**18  # that OME metadata announce; tifffile makes room for each
 _FEW_TAGS, _TAG_BYTES = 2**17, 512  # of OME, a second; more take so much of the disk
-_MOST_IMAGES, _LONGEST = 2**12, 2**20  # of OME; characters of ImageJ's and tifffile's own descriptions
+_MOST_IMAGES, _LONGEST = 2**12, 1.0  # of OME; million characters of ImageJ's and tifffile's descriptions
 _COUNTS = ("PlaneCount", "NumPlanes", "End")
 _BLOCK = 32  # pixels, of the side of a block of a JPEG with chroma at a quarter of the rows
 _MOST_ENTRIES = 4096  # tifffile's own limit
@@ -362,9 +356,8 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> int:
         if offset in seen:
             raise MalformedFileError("the chain of TIFF pages has no end, file is corrupt")
         if len(seen) > most:
-            raise MalformedFileError(
-                f"TIFF of more than {most} pages in {file_size / 1e6:.0f} MB, file is corrupt"
-            )
+            size = f"{file_size / 1e6:.0f} MB"
+            raise MalformedFileError(f"TIFF of more than {most} pages in {size}, file is corrupt")
         seen.add(offset)
         stream.seek(offset)
         n_entries = _number(stream.read(count_bytes), count_bytes, order)
@@ -387,11 +380,9 @@ def _number(content: bytes, n_bytes: int, order: str) -> int:
 
 def check_description(page: Any, stored_bytes: int) -> None:
     """Refuse a description that is costly to read, or that announces excessively many planes."""
-    longest = max(len(page.shaped_description or ""), len(page.imagej_description or ""))
+    longest = max(len(page.shaped_description or ""), len(page.imagej_description or "")) / 1e6
     if longest > _LONGEST:
-        raise MalformedFileError(
-            f"TIFF description of {longest / 1e6:.1f} million characters, file is corrupt"
-        )
+        raise MalformedFileError(f"TIFF description of {longest:.1f} million characters, file is corrupt")
     text = page.description
     if not page.is_ome:
         return

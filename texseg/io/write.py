@@ -10,7 +10,7 @@ import html
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,12 +109,9 @@ def _png(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     """Grey levels: labels in 8 or 16 bits, numbers from 0 to 1 as 0 to 255."""
     import imagecodecs
 
-    rows = []
+    rows, is_map = [], layout.largest is None
     for band in bands:
-        is_map = layout.largest is None
-        rows.append(
-            np.rint(255 * np.clip(band, 0, 1)).astype(np.uint8) if is_map else band.astype(layout.stored)
-        )
+        rows.append(np.rint(255 * band.clip(0, 1)).astype("u1") if is_map else band.astype(layout.stored))
         yield band
     path.write_bytes(imagecodecs.png_encode(np.concatenate(rows)))
 
@@ -170,9 +167,8 @@ def _of_ome(layout: Layout, n_levels: int) -> dict[str, Any]:
     size, more = layout.size or PIXELS, len(layout.shape) - 2
     unit = {"unit": OME_UNITS[size.unit]} if size.unit in OME_UNITS else {}
     spatial = [{"name": name, "type": "space", **unit} for name in "zyx"]
-    axes = (
-        spatial[-2 - more :] if layout.is_volume else [{"name": "c", "type": "channel"}] * more + spatial[1:]
-    )
+    first: Any = spatial[:1] if layout.is_volume else [{"name": "c", "type": "channel"}]
+    axes = first * more + spatial[1:]
     deep, datasets = [(size.depth or 1.0) if layout.is_volume else 1.0] * more, []
     for level in range(n_levels):
         scale = [*deep, *(side * _STEP**level for side in size[:2])]
@@ -196,13 +192,8 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     if layout.largest is not None:
         tags.append((places.GDAL_NODATA, _TIFF_ASCII, 2, "0", True))
     tile = tuple(min(TILE, -(-side // _TILE_UNIT) * _TILE_UNIT) for side in shape[-2:])
-    common: dict[str, Any] = {
-        "photometric": "minisblack",
-        "compression": "zlib",
-        "predictor": False,
-        "metadata": None,
-        "tile": tile,
-    }
+    common: Any = {"photometric": "minisblack", "compression": "zlib", "predictor": False, "metadata": None}
+    common["tile"] = tile
     reduced: list[NDArray[Any]] = []
     is_big = math.prod(shape) * dtype.itemsize > _CLASSIC
     own = _calibration(layout)
@@ -276,13 +267,7 @@ def _overviews(reduced: list[NDArray[Any]]) -> Iterator[NDArray[Any]]:
         level = level[::_STEP, ::_STEP]
 
 
-_FORMATS: dict[str, Callable[[Path, Bands, Layout], Iterator[NDArray[Any]]]] = {
-    ".png": _png,
-    ".tif": _tiff,
-    ".tiff": _tiff,
-    ".npy": _npy,
-    ".zarr": _zarr,
-}
+_FORMATS: dict[str, Any] = {".png": _png, ".tif": _tiff, ".tiff": _tiff, ".npy": _npy, ".zarr": _zarr}
 
 
 def _write_world_file(path: Path, geo: Georeference | None) -> None:
