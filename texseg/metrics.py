@@ -21,19 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-__all__ = [
-    "Contingency",
-    "Reliability",
-    "Score",
-    "adjusted_rand_index",
-    "agreement",
-    "best_matching",
-    "contingency_table",
-    "match_labels",
-    "pixel_accuracy",
-    "reliability",
-    "score",
-]
+__all__ = ["Contingency", "Reliability", "Score", "adjusted_rand_index", "agreement", "best_matching"]
+__all__ += ["contingency_table", "match_labels", "pixel_accuracy", "reliability", "score"]
 
 LARGEST_TABLE = 10**8
 

@@ -231,16 +231,9 @@ def _to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(f.bank, name) for name in _OF_BANK}
     values |= f.intensity._asdict() | {name: getattr(f, name) for name in _FEATURES}
     values |= {name: getattr(textures, name) for name in _TEXTURES}
-    values |= {
-        "wavelengths_of_bank": list(f.bank.wavelengths),
-        "spacing_of_bank": list(f.bank.spacing),
-        "illumination_sigma": f.sigma,
-        "ranges": np.array(f.ranges),
-        "channel_names": list(f.names),
-        "channel_weights": f.weights,
-        "potts": list(textures.potts),
-        "windows": list(textures.windows),
-    }
+    values |= {"wavelengths_of_bank": list(f.bank.wavelengths), "spacing_of_bank": list(f.bank.spacing)}
+    values |= {"illumination_sigma": f.sigma, "ranges": np.array(f.ranges), "channel_names": list(f.names)}
+    values |= {"channel_weights": f.weights, "potts": list(textures.potts), "windows": list(textures.windows)}
     if borders is not None:
         values |= {f"border_{name}": getattr(borders, name) for name in _BORDERS}
         values |= {f"border_form_{name}": array for name, array in borders.density._asdict().items()}

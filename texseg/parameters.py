@@ -33,6 +33,8 @@ _VALUE_STRENGTH = 4.0  # nats that a unanimous neighbourhood adds to these
 _HEAVIEST = 1e6  # weight of a channel, where a filter has 1
 _LARGEST_IMAGE = 2**53  # pixels
 _LONGEST_SHOWN = 80  # characters of a refused value
+_SEED_KINDS = "int, RandomState, Generator or None"
+_OF_PROGRESS = "function of one :class:`texseg.progress.Progress`"
 
 Model = Literal["acm", "acm-hard", "smm", "pmm", "scm", "hacm"]
 Preset = Literal["default", "plain"]
@@ -87,10 +89,9 @@ class Parameter(NamedTuple):
         if self.base is tuple and hasattr(value, "__len__") and hasattr(value, "__iter__") and len(value):
             if all(self._fits(each, Real) for each in value):
                 return tuple(float(each) for each in value)
-        if self.base is int and self._fits(value, Integral):
-            return int(value)
-        if self.base is float and self._fits(value, Real):
-            return float(value)
+        for base, kind in ((int, Integral), (float, Real)):
+            if self.base is base and self._fits(value, kind):
+                return base(value)
         raise ValueError(f"{self.name} must be {self.allowed}, got {shown(value)}")
 
     @property
@@ -139,13 +140,6 @@ def _check_seed(value: Any) -> None:
         raise ValueError(f"random_state must be {allowed}, got {shown(value)}")
 
 
-_OF_SEED = "int, RandomState, Generator or None"
-_SEED = Parameter(0, (0, 2**32 - 1), None, ("--seed", "random_state"), _OF_SEED, _check_seed)
-_OF_PROGRESS = "function of one :class:`texseg.progress.Progress`"
-_CALLBACK = Parameter(None, flags=(), kind=_OF_PROGRESS, check=_check_callback)
-_OCTAVES = (2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5)
-
-
 class Parameters(TypedDict, total=False):
     """Type and row of all parameters but ``n_segments``, which may also be passed by its place."""
 
@@ -166,11 +160,18 @@ class Parameters(TypedDict, total=False):
     k_min: Annotated[int, Parameter(2, (1, MOST_SEGMENTS))]
     k_max: Annotated[int, Parameter(14, (1, MOST_SEGMENTS))]
     grow: Annotated[bool, Parameter(True)]
-    random_state: Annotated["int | np.random.RandomState | np.random.Generator | None", _SEED]
+    random_state: Annotated[
+        "int | np.random.RandomState | np.random.Generator | None",
+        Parameter(0, (0, 2**32 - 1), None, ("--seed", "random_state"), _SEED_KINDS, _check_seed),
+    ]
     verbose: Annotated[bool | int, Parameter(False, flags=())]
-    callback: Annotated[Callable[[Progress], Any] | None, _CALLBACK]
+    callback: Annotated[
+        Callable[[Progress], Any] | None, Parameter(None, flags=(), kind=_OF_PROGRESS, check=_check_callback)
+    ]
     # octaves down from sqrt(2) / 4 cycles a pixel
-    wavelengths: Annotated[Sequence[float] | None, Parameter(None, (2, 1024), presets=(_OCTAVES, _OCTAVES))]
+    wavelengths: Annotated[
+        Sequence[float] | None, Parameter(None, (2, 1024), ((2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5),) * 2)
+    ]
     n_orientations: Annotated[
         int | None, Parameter(None, (1, 64), (4, 4), ("--orientations", "n_orientations"))
     ]

@@ -121,11 +121,7 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
 
 
 def fit_shared(
-    items: Sequence[Input],
-    reading: ReadOptions,
-    parameters: Any,
-    quiet: bool = True,
-    n_jobs: int | None = None,
+    items: Sequence[Input], reading: ReadOptions, parameters: Any, quiet: bool, n_jobs: int | None = None
 ) -> Segmenter:
     """Fit one model to an even sample of the inputs, which it forgets; print what it says."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
@@ -181,22 +177,16 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
 
 def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Write one record per input, as CSV or JSON according to the suffix of `path`."""
-    records: list[dict[str, Any]] = [
-        {
-            "input": shown(outcome.input),
-            "status": outcome.status,
-            "reason": shown(outcome.reason),
-            **{name: outcome.result.get(name) for name in _RESULT},
-            "seconds": round(outcome.seconds, 3),
-            "outputs": [shown(output) for output in outcome.outputs],
-        }
-        for outcome in outcomes
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for o in outcomes:
+        result, outputs = map(o.result.get, _RESULT), [shown(output) for output in o.outputs]
+        rows.append((shown(o.input), o.status, shown(o.reason), *result, round(o.seconds, 3), outputs))
+    names = ("input", "status", "reason", *_RESULT, "seconds", "outputs")
     if path.suffix.lower() == ".json":
+        records = [dict(zip(names, row, strict=True)) for row in rows]
         text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
     else:
-        rows = [(*record.values(),)[:-1] + (";".join(record["outputs"]),) for record in records]
-        text = csv_text(rows, ("input", "status", "reason", *_RESULT, "seconds", "outputs"))
+        text = csv_text([(*row, ";".join(outputs)) for *row, outputs in rows], names)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, text.encode())
 

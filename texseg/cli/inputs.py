@@ -40,7 +40,7 @@ OUTPUT_KINDS = tuple("labels overlay confidence probabilities segments regions p
 
 _IMAGE_SUFFIXES = ".png .apng .jpg .jpeg .jpe .jfif .tif .tiff .bmp .dib .webp .gif .jp2 .j2k .j2c .jpx .npy"
 _OWN_OUTPUT = re.compile(rf"(?i)_({'|'.join(OUTPUT_KINDS)})\.(png|tiff?|npy|csv|geojson|html|json)$")
-_SYSTEM_FILES = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
+_SYSTEM_FILES = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 
 
 class Input(NamedTuple):
@@ -52,13 +52,13 @@ class Input(NamedTuple):
 
 def collect(options: dict[str, Any]) -> list[Input]:
     """Find the inputs of a command; none at all is a usage error. A folder of planes is one input."""
-    paths, recursive, output = options["paths"], options["recursive"], options.get("output")
+    paths, recursive = options["paths"], options["recursive"]
     for path in paths:
         if path == "-":
             raise click.UsageError("'-' would be standard input, which is not read; save the image to a file")
         if re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE):
             raise click.UsageError(f"{path} is an address; download the file and give its name")
-    found, skipped = collect_inputs(paths, recursive, output, is_volume(options))
+    found, skipped = collect_inputs(paths, recursive, options.get("output"), is_volume(options))
     for what, n_files in skipped.items():
         say(f"note: skipped {n_files} {what}", err=True)
     if not found:
@@ -97,8 +97,8 @@ def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Pa
     """Files in a folder that are neither hidden nor of the operating system."""
     avoided = None if output is None else os.path.realpath(output)
     for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if recursive and name[0] != "."]
-        folders[:] = [name for name in folders if os.path.realpath(os.path.join(place, name)) != avoided]
+        inside = [name for name in folders if recursive and name[0] != "."]
+        folders[:] = [name for name in inside if os.path.realpath(os.path.join(place, name)) != avoided]
         shown = (name for name in files if name[0] != "." and name.casefold() not in _SYSTEM_FILES)
         yield from (Path(place, name) for name in shown)
 
@@ -214,44 +214,34 @@ def describe(
         header = read.read_header(path)
     height, width, geo = header.height, header.width, header.geo
     shape: tuple[int, ...] = (*planes, height, width)
-    about, memory = (header.n_channels, n_segments, preset), reading.memory
+    kind, memory = (header.n_channels, n_segments, preset), reading.memory
     n_pixels, n_axes = math.prod(shape), len(shape)
-    needed, with_report = (expected_memory(n_pixels, *about, n_axes, has) for has in (False, True))
+    needed, with_report = (expected_memory(n_pixels, *kind, n_axes, has) for has in (False, True))
     whole = needed <= (memory or free_memory() // 2)
     # a block of a volume is not made smaller than this, whatever is allowed
-    least = expected_memory(_SMALLEST_READ, *about, len(shape)) if planes else 0.0
+    least = expected_memory(_SMALLEST_READ, *kind, n_axes) if planes else 0.0
     if whole:
         seconds = expected_seconds(shape, n_segments, preset, header.n_channels)
     else:
-        needed, seconds = expected_by_blocks(shape, *about, n_threads(None))
-    if header.orientation >= _ON_ITS_SIDE:
-        height, width = width, height
+        needed, seconds = expected_by_blocks(shape, *kind, n_threads(None))
     place = None
     if geo is not None:
         place = "unknown coordinate system" if geo.epsg is None else f"EPSG:{geo.epsg}"
         if (affine := geo.transform) is not None:
             place += f", origin {affine.c:g} {affine.f:g}, pixel {affine.a:g} {affine.e:g}"
-    return {
-        "file": path.name,
-        "format": header.format,
-        "width": width,
-        "height": height,
-        **({"planes": planes[0]} if planes else {}),
-        "dtype": str(header.dtype),
-        "channels": header.n_channels,
-        "alpha": "yes" if header.has_alpha else "no",
-        "axes": "x".join(map(str, header.shape)) + f" ({header.axes})",
-        "pages": header.n_pages,
-        "orientation": header.orientation,
-        "nodata": header.nodata,
-        "georeference": place,
-        "pixel_size": header.pixel_size and str(header.pixel_size),
-        "read": "whole" if whole else "by blocks",
-        "memory_MB": round(min(needed, max(memory or needed, least)) / 1e6),
-        **({"with_report_MB": round(with_report / 1e6)} if whole else {}),
-        "seconds": round(seconds, 1),
-        **(_look_of(path, reading) if crops and not whole and not planes else {}),
-    }
+    sides = (width, height) if header.orientation < _ON_ITS_SIDE else (height, width)
+    about: dict[str, Any] = {"file": path.name, "format": header.format}
+    about |= dict(zip(("width", "height", "planes"), (*sides, *planes), strict=False))
+    about |= {"dtype": str(header.dtype), "channels": header.n_channels}
+    about |= {"alpha": "yes" if header.has_alpha else "no"}
+    about |= {"axes": "x".join(map(str, header.shape)) + f" ({header.axes})", "pages": header.n_pages}
+    about |= {"orientation": header.orientation, "nodata": header.nodata, "georeference": place}
+    about |= {"pixel_size": header.pixel_size and str(header.pixel_size)}
+    about |= {"read": "whole" if whole else "by blocks"}
+    about |= {"memory_MB": round(min(needed, max(memory or needed, least)) / 1e6)}
+    about |= {"with_report_MB": round(with_report / 1e6)} if whole else {}
+    about["seconds"] = round(seconds, 1)
+    return about | (_look_of(path, reading) if crops and not whole and not planes else {})
 
 
 def _look_of(path: Path, reading: ReadOptions) -> dict[str, Any]:

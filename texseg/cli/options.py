@@ -88,11 +88,7 @@ def _lengths(text: str, end: str = "") -> list[PixelSize]:
 def _of_parameter(row: Parameter) -> Callable[[str], Any]:
     """Return what reads the value of a parameter: within the limits of the table."""
     power = {"wavelengths": 1, "min_size": 2}.get(row.name, 0)
-    kinds: dict[Any, Callable[[str], Any]] = {
-        int: int,
-        float: float,
-        tuple: lambda text: tuple(float(part) for part in text.split(",")),
-    }
+    kinds: Any = {int: int, float: float, tuple: lambda text: tuple(map(float, text.split(",")))}
 
     def read(text: str) -> Any:
         may_be_auto = row.name == "n_segments"
@@ -393,12 +389,8 @@ _SEEDS = (
     "Strokes: an image with the class of each painted pixel, else 0, or painted in a colour a class; or "
     "GeoJSON or ROIs of ImageJ with a class each; or a folder with one named like each image."
 )
-fitting_options = section(
-    "Number",
-    *map(parameter_option, FITTED),
-    value("--seeds", _EXISTING, _SEEDS, metavar="FILE"),
-    edit_options,
-)
+_seeds_option = value("--seeds", _EXISTING, _SEEDS, metavar="FILE")
+fitting_options = section("Number", *map(parameter_option, FITTED), _seeds_option, edit_options)
 
 volume_options = section(
     "Image",

@@ -163,28 +163,21 @@ def planned_outputs(
     maps = formats or (("tif",) if n_pages > 1 or has_tags or by_blocks else ("png",))
     if not formats:
         formats = ("tif",) if n_pages > 1 or by_blocks else ("png", "tif")
-    map_format = next((form for form in ("tif", "npy", "png") if form in maps), "tif")
+    map_ = next((form for form in ("tif", "npy", "png") if form in maps), "tif")
+    stack = "zarr" if "zarr" in formats else "tif"
     n_digits = len(str(n_pages - 1))
     pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
     if is_volume:
         kinds, pages, formats = kinds & _OF_VOLUMES, [""], tuple(f for f in formats if f != "png") or ("tif",)
-    endings = {
-        "overlay": [f"{page}_overlay.png" for page in pages],
-        "polygons": [f"{page}_polygons.{form}" for form in outlines for page in pages],
-        "report": [f"{page}_report.html" for page in pages],
-        "probabilities": [f"{page}_probabilities.{'zarr' if 'zarr' in formats else 'tif'}" for page in pages],
-        "confidence": [f"_confidence.{map_format}"],
-        "segments": ["_segments.csv", "_volumes.csv", "_planes.png"] if is_volume else ["_segments.csv"],
-        "regions": ["_regions.csv"],
-        "labels": [f"_labels.{form}" for form in formats],
-        "run": ["_run.json"],
-    }
-    folder = writing.folder / item.name.parent
-    planned = {
-        kind: [folder / f"{item.name.name}{ending}" for ending in of_kind]
-        for kind, of_kind in endings.items()
-        if kind in kinds or (kind == "labels" and by_blocks)
-    }
+    of_pages = {"overlay": ["png"], "polygons": outlines, "report": ["html"], "probabilities": [stack]}
+    rest = {"confidence": [map_], "segments": ["csv"], "regions": ["csv"], "labels": formats, "run": ["json"]}
+    planned: dict[str, list[Path]] = {}
+    for kind, forms in (of_pages | rest).items():
+        if kind in kinds or (kind == "labels" and by_blocks):
+            numbers = pages if kind in of_pages else [""]
+            ends = [f"{number}_{kind}.{form}" for form in forms for number in numbers]
+            ends += ["_volumes.csv", "_planes.png"] if is_volume and kind == "segments" else []
+            planned[kind] = [writing.folder / f"{item.name}{end}" for end in ends]
     return planned if writing.page is None else {"report": [writing.page], **planned}
 
 
@@ -430,21 +423,11 @@ def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing:
         seen.channel_axis = -1 if page.image.ndim > page.labels.ndim else None
         # of labels of the fit itself the report shows the hierarchy, too
         is_fit = np.array_equal(page.labels, getattr(found.model, "labels_", ()))
-        entry = write_report(
-            seen,
-            page.image,
-            path,
-            mask=page.mask,
-            labels=None if is_fit else page.labels,
-            confidence=None if is_fit else page.confidence,
-            names=found.names,
-            title=shown(item.name) + (of_page if len(pages) > 1 else ""),
-            source=shown(item.path),
-            command=command_for(item, writing),
-            overview_of=shape,
-            pixel_size=page.source.pixel_size,
-        )
-        entries.append(entry)
+        about: Any = {} if is_fit else {"labels": page.labels, "confidence": page.confidence}
+        about |= {"mask": page.mask, "overview_of": shape, "pixel_size": page.source.pixel_size}
+        about |= {"source": shown(item.path), "command": command_for(item, writing), "names": found.names}
+        title = shown(item.name) + (of_page if len(pages) > 1 else "")
+        entries.append(write_report(seen, page.image, path, title=title, **about))
     return entries[0] if entries else None
 
 

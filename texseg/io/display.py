@@ -54,7 +54,9 @@ def to_rgb(image: ArrayLike, mask: NDArray[np.bool_] | None = None, n_axes: int 
         pixels, mask = orthogonal_cuts(pixels), None if mask is None else orthogonal_cuts(mask)
     if pixels.ndim not in (2, 3) or 0 in pixels.shape:
         raise ValueError(f"an image to show must have shape (H, W) or (H, W, C), got {pixels.shape}")
-    return np.rint(displayable(pixels, *display_range(pixels, mask))).astype(np.uint8)
+    ends, rows = display_range(pixels, mask), range(0, len(pixels), _BLOCK_ROWS)
+    parts = (displayable(pixels[top : top + _BLOCK_ROWS], *ends) for top in rows)
+    return np.concatenate([np.rint(part).astype(np.uint8) for part in parts])
 
 
 TINT = 0.45  # opacity of the colours of the segments

@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import stat
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -57,7 +58,7 @@ def reason_of(error: Exception) -> str:
         return "no such file"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    if "truncated" in str(error):
+    if isinstance(error, struct.error) or "truncated" in str(error):
         return "file is truncated"
     said = " ".join(str(error).split())
     return f"file is corrupt ({said[:100] or type(error).__name__})"
@@ -151,25 +152,19 @@ _UNREAD_SIGNATURES: tuple[tuple[str, str], ...] = (
     (r".{208}MAP ", "MRC"),
     (r"NRRD000", "NRRD"),
     (r"ObjectType\s*=|NDims\s*=", "MetaImage"),
-    (r"MATLAB 5\.0 MAT-file", "MATLAB"),
     (r"FUJIFILMCCD-RAW|....ftypcrx|IIU\x00|IIR[OS]|MMOR", "camera raw"),
     (r"GRIB", "GRIB"),
     (r"ENVI\s", "ENVI header"),
     (r"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "OLE (Olympus OIB, Zeiss ZVI)"),
     (r"\x0e\x03\x13\x01", "HDF4"),
     (r"EHFA_HEADER_TAG", "Erdas Imagine"),
-    (r"ecw\x00|msid", "ECW or MrSID"),
-    (r"II\x97\x01", "FEI SER"),
-    (r"gimp xcf", "GIMP"),
 )
 
+_LIST = "a list of other files or addresses (VRT, WMS; these are never opened)"
 _OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"version https://git-lfs", "Git LFS pointer"),
     (r"(?i)(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body)", "HTML page"),
-    (
-        r"(?i)(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(VRT|OGRVRT|GDAL_|WMS|WCS|WMTS|GDALTile)",
-        "a list of other files or addresses (VRT, WMS; these are never opened)",
-    ),
+    (r"(?i)(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(VRT|OGRVRT|GDAL_|WMS|WCS|WMTS|GDALTile)", _LIST),
     (r"(\xef\xbb\xbf)?\s*<(\?xml|svg)", "XML or SVG document"),
     (r"%PDF|%!PS", "PDF document"),
     (r"PK\x03\x04|PK\x05\x06", "ZIP archive (or .npz; of a model `texseg name` shows the textures)"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -133,16 +133,10 @@ def with_sidecars(header: Header, image: Path) -> Header:
     if geo is None or geo.transform is None:
         geo = _place_beside(image) or geo
     nodata = tuple(values.get(i) for i in range(1, max(values, default=0) + 1))
-    differ = len(set(nodata)) > 1
+    said: Any = {"band_nodata": nodata} if len(set(nodata)) > 1 else {"nodata": nodata[0]} if nodata else {}
     mask = image.with_name(image.name + ".msk")
-    return replace(
-        header,
-        geo=combined(header.geo, geo),
-        nodata=nodata[0] if nodata and not differ else header.nodata,
-        band_nodata=nodata if differ else header.band_nodata,
-        mask_file=mask if os.path.isfile(mask) else None,
-        notes=(*header.notes, *notes),
-    )
+    said |= {"mask_file": mask} if os.path.isfile(mask) else {}
+    return replace(header, geo=combined(header.geo, geo), notes=(*header.notes, *notes), **said)
 
 
 def _place_beside(image: Path) -> Georeference | None:
@@ -171,11 +165,9 @@ def _gdal_metadata(image: Path) -> tuple[ElementTree.Element | None, tuple[str, 
     text = side_text(path, _METADATA_BYTES)
     if text is None:
         return None, ()
-    try:  # GDAL writes no declarations, whose entities can grow without end
+    with suppress(ElementTree.ParseError):  # GDAL writes no declarations, whose entities can grow without end
         if not ("<!DOCTYPE" in text or "<!ENTITY" in text or text.count("<") > _MOST_MARKS):
             return ElementTree.fromstring(text), ()
-    except ElementTree.ParseError:
-        pass
     return None, (f"{path.name} next to the image cannot be read and is ignored",)
 
 
@@ -193,10 +185,7 @@ _LARGE_FLOAT = 3.3e38  # no-data values near the largest float32 are written wit
 
 
 def data_pixels(
-    pixels: NDArray,
-    values: Sequence[float | None],
-    notes: list[str] | None = None,
-    numbers: Sequence[int] | None = None,
+    pixels: NDArray, values: Sequence[float | None], notes: list[str] | None, numbers: Sequence[int] | None
 ) -> NDArray[np.bool_] | None:
     """Pixels (H, W) with data in every band, or with nodata 0 in any; None: all. `notes`: of whole images."""
     bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))

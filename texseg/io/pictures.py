@@ -151,14 +151,10 @@ class Png(Picture):
         self._bits, self.data = depth * _PNG_SAMPLES[self._colour], b"".join(kept)
         notes = ["the first picture of the animation is read"] * (b"acTL" in chunks)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
-        return self._describe(
-            (height, width),
-            1 if _PNG_SAMPLES[self._colour] < 3 and self._colour != _PNG_PALETTE else 3,
-            dtype=np.uint16 if depth == 16 else np.uint8,
-            has_alpha=self._colour in _PNG_WITH_ALPHA or b"tRNS" in chunks,
-            exif=chunks.get(b"eXIf"),
-            notes=tuple(notes),
-        )
+        n_channels = 1 if _PNG_SAMPLES[self._colour] < 3 and self._colour != _PNG_PALETTE else 3
+        has_alpha = self._colour in _PNG_WITH_ALPHA or b"tRNS" in chunks
+        more: Any = {"dtype": "u2" if depth == 16 else "u1", "has_alpha": has_alpha, "notes": tuple(notes)}
+        return self._describe((height, width), n_channels, chunks.get(b"eXIf"), **more)
 
     def _needed_bytes(self, height: int, width: int) -> float:
         return height * (width * self._bits // 8 + 1) / _DEFLATE_RATIO
@@ -339,7 +335,7 @@ class Jpeg2000(Picture):
     def _read_header(self) -> Header:
         data = self.data
         start = data.find(_CODESTREAM)
-        if start < 0 or len(data) < start + 43:
+        if start < 0:
             raise MalformedFileError("file is truncated")
         if data.count(b"jp2c" + _CODESTREAM) > 1:
             raise MalformedFileError("JPEG 2000 file with two images, save the one you mean by itself")
@@ -411,14 +407,9 @@ class Bmp(Picture):
         has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
         colours = image.mode if image.mode in ("L", "1") else "RGB"
         self._mode = colours + "A" * has_alpha
-        return self._describe(
-            image.size[::-1],
-            3 if colours == "RGB" else 1,
-            n_frames=self.n_frames,
-            dtype=bool if colours == "1" else np.uint8,
-            has_alpha=has_alpha,
-            notes=self.notes,
-        )
+        about: Any = {"n_frames": self.n_frames, "has_alpha": has_alpha, "notes": self.notes}
+        about["dtype"] = bool if colours == "1" else np.uint8
+        return self._describe(image.size[::-1], 3 if colours == "RGB" else 1, **about)
 
     def _decode(self, page: int) -> NDArray:
         if self.header.n_pages > 1:

@@ -141,15 +141,10 @@ class RasterStored(Stored):
         if np.dtype(raster.dtypes[0]).kind not in "buif":
             raise UnsuitableImageError(f"values of type {raster.dtypes[0]}; expected real numbers")
         n_bands, nodata, t = raster.count, raster.nodatavals, raster.transform
-        self.header = Header(
-            format=raster.driver,
-            shape=(raster.height, raster.width) + ((n_bands,) if n_bands > 1 else ()),
-            axes="YXC" if n_bands > 1 else "YX",
-            dtype=np.dtype(raster.dtypes[0]),
-            nodata=nodata[0] if len(set(nodata)) == 1 else None,
-            band_nodata=nodata if len(set(nodata)) > 1 else (),
-            geo=None if t.is_identity else georeference_of(Affine(*t[:6]), str(raster.crs or "")),
-        )
+        shape, axes = (raster.height, raster.width, *[n_bands] * (n_bands > 1)), "YX" + "C" * (n_bands > 1)
+        values: Any = {"nodata": nodata[0]} if len(set(nodata)) == 1 else {"band_nodata": nodata}
+        geo = None if t.is_identity else georeference_of(Affine(*t[:6]), str(raster.crs or ""))
+        self.header = Header(raster.driver, shape, axes, np.dtype(raster.dtypes[0]), geo=geo, **values)
 
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         """Read windows, channels last."""

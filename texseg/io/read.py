@@ -52,36 +52,16 @@ _LAST_UPRIGHT = 4  # EXIF orientation; from 5 on, rows and columns are swapped
 
 
 class Image(NamedTuple):
-    """An image read from a file, upright, channels last.
+    """An image read from a file, upright, channels last."""
 
-    Attributes
-    ----------
-    pixels : ndarray of shape (H, W) or (H, W, C)
-        Values as stored, in the type they are stored in.
-    mask : ndarray of bool, shape (H, W), or None
-        True where a pixel is valid; None if all are.
-    channel_axis : int or None
-        -1 for an image with channels, None for one without.
-    nodata : float or None
-        Value that stands for "no data", given by the caller or by the file; already part of `mask`.
-    geo : Georeference or None
-        Where the pixels lie on the earth.
-    header : Header
-        What the file says about itself.
-    notes : tuple of str
-        What a user should know about how the file was read.
-    pixel_size : PixelSize or None
-        Height, width and unit of a pixel, if the file states them: for :func:`texseg.segment_table`.
-    """
-
-    pixels: NDArray
-    mask: NDArray[np.bool_] | None
-    channel_axis: int | None
-    nodata: float | None
-    geo: Georeference | None
-    header: Header
-    notes: tuple[str, ...]
-    pixel_size: PixelSize | None = None
+    pixels: NDArray  #: (H, W) or (H, W, C), values as stored, in the type they are stored in
+    mask: NDArray[np.bool_] | None  #: (H, W), True where a pixel is valid; None if all are
+    channel_axis: int | None  #: -1 for an image with channels, None for one without
+    nodata: float | None  #: value for "no data", given by the caller or the file; already part of `mask`
+    geo: Georeference | None  #: where the pixels lie on the earth
+    header: Header  #: what the file says about itself
+    notes: tuple[str, ...]  #: what a user should know about how the file was read
+    pixel_size: PixelSize | None = None  #: height, width, unit, if stated: for :func:`texseg.segment_table`
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -161,19 +161,12 @@ class TiffSource(Stored):
         if text and nodata is None:
             remedy = "pass the value as nodata=... (--nodata)"
             notes.append(f"the no-data tag {text[:40]!r} is not a number; {remedy}")
-        return Header(
-            format="TIFF",
-            shape=tuple(shape),
-            axes=axes,
-            dtype=np.dtype(dtype).newbyteorder("="),
-            has_alpha=self._alpha is not None,
-            orientation=orientation if orientation in range(1, 9) else 1,
-            nodata=nodata,
-            geo=Georeference(tags) if tags else None,
-            notes=tuple(notes),
-            is_ome="<Pixels" in self._description,
-            measured=pixel_size_of_tiff(self._keyframe, self._description),
-        )
+        upright = orientation if orientation in range(1, 9) else 1
+        geo, alpha = Georeference(tags) if tags else None, self._alpha is not None
+        about = np.dtype(dtype).newbyteorder("="), alpha, upright, nodata, geo, tuple(notes)
+        size = pixel_size_of_tiff(self._keyframe, self._description)
+        is_ome = "<Pixels" in self._description
+        return Header("TIFF", tuple(shape), axes, *about, is_ome=is_ome, measured=size)
 
     def _palette(self) -> NDArray:
         """Palette (N, 3), 8 bits where its 16-bit entries hold no more."""
@@ -346,12 +339,12 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> int:
     start = stream.read(16)
     order = "<" if start[:2] == b"II" else ">"
     is_big = start[2:4] in (b"+\0", b"\0+")
-    count_bytes, entry, first, word = (8, "HHQ8s", 8, "Q") if is_big else (2, "HHI4s", 4, "I")
+    n_type, entry, first, word = ("Q", "HHQ8s", 8, "Q") if is_big else ("H", "HHI4s", 4, "I")
     entry_bytes, offset_bytes = struct.calcsize("<" + entry), struct.calcsize(word)
     stored_bytes = min(file_size, 512 * getattr(os.fstat(stream.fileno()), "st_blocks", 2**60))
     most = _FEW_PAGES + stored_bytes // _PAGE_BYTES
     seen: set[int] = set()
-    offset = _number(start[first:], offset_bytes, order)
+    (offset,) = struct.unpack_from(order + word, start, first)
     while offset:
         if offset in seen:
             raise MalformedFileError("the chain of TIFF pages has no end, file is corrupt")
@@ -360,22 +353,16 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> int:
             raise MalformedFileError(f"TIFF of more than {most} pages in {size}, file is corrupt")
         seen.add(offset)
         stream.seek(offset)
-        n_entries = _number(stream.read(count_bytes), count_bytes, order)
+        (n_entries,) = struct.unpack(order + n_type, stream.read(struct.calcsize(n_type)))
         if n_entries > _MOST_ENTRIES:
             raise MalformedFileError("TIFF page with more entries than there are tags, file is corrupt")
         page = stream.read(n_entries * entry_bytes + offset_bytes)
-        offset = _number(page[n_entries * entry_bytes :], offset_bytes, order)
+        (offset,) = struct.unpack_from(order + word, page, n_entries * entry_bytes)
         for _, kind, count, value in struct.iter_unpack(order + entry, page[: n_entries * entry_bytes]):
             n_bytes = _TYPE_BYTES.get(kind, 1) * count
             if n_bytes > len(value) and struct.unpack(order + word, value)[0] + n_bytes > file_size:
                 raise MalformedFileError("file is truncated")
     return stored_bytes
-
-
-def _number(content: bytes, n_bytes: int, order: str) -> int:
-    if len(content) < n_bytes:
-        raise MalformedFileError("file is truncated")
-    return int.from_bytes(content[:n_bytes], "little" if order == "<" else "big")
 
 
 def check_description(page: Any, stored_bytes: int) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io import geo as places
-from texseg.io.display import display_range, displayable, draw_overlay, side_by_side
+from texseg.io.display import draw_overlay, side_by_side, to_rgb
 from texseg.io.files import UnsuitableImageError, atomic_write, path_of, unfinished
 from texseg.io.geo import OME_UNITS, Georeference, check_georeference
 from texseg.io.regions import PIXELS, PixelSize, checked_description, checked_labels, hex_colours
@@ -33,7 +33,6 @@ _STEP = 4  # each overview has a side this many times smaller
 _SMALL = 1024  # an image whose sides are no longer needs no overview
 _CLASSIC = 2**32 - 2**25  # bytes; a TIFF that may be larger needs 64-bit offsets
 _TIFF_ASCII, _NO_UNIT = 2, 1
-_BLOCK_ROWS = 256
 
 Bands = Iterable[NDArray[Any]]
 
@@ -356,13 +355,11 @@ def write_overlay(
     """Draw an image (H, W) or (H, W, C) under labellings (H, W), side by side under names if several."""
     from imagecodecs import png_encode
 
-    drawn, (low, high) = {}, display_range(pixels, mask)
+    drawn = dict[str, NDArray[np.uint8]]()
     for name, labels in labellings.items():
         if checked_labels(labels).shape != pixels.shape[:2]:
             raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
-        bands = (pixels[top : top + _BLOCK_ROWS] for top in range(0, len(labels), _BLOCK_ROWS))
-        drawn[name] = np.concatenate([displayable(band, low, high).astype(np.uint8) for band in bands])
-        draw_overlay(drawn[name], labels, colours)
+        draw_overlay(drawn.setdefault(name, to_rgb(pixels, mask)), labels, colours)
     _write_world_file(path, geo)
     picture = side_by_side(drawn) if len(drawn) > 1 else next(iter(drawn.values()))
     atomic_write(path, bytes(png_encode(picture, level=3)))
