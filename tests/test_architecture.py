@@ -23,9 +23,9 @@ ORDER = """
     estimator segmenter edits blocks modelfile
     method
     parameters pixels
-    channels
+    channels io
     m3 models fitting counts
-    metrics synth io progress threads
+    metrics synth progress threads
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""
 

@@ -5,7 +5,7 @@ import pytest
 
 from texseg import TextureSegmenter
 from texseg.blocks import ArrayWindows, BlockPlan, Request, label_blocks, plan_blocks
-from texseg.io.regions import connected_parts
+from texseg.counts.axes import connected_parts
 from texseg.method.sampling import sample_windows
 from texseg.pixels.joining import joined_labels, parts_of_block
 

@@ -184,7 +184,7 @@ class TestBatches:
         folder = folder_of(tmp_path, [f"{i}.png" for i in range(4)], PIXELS)
         items = collect_inputs([str(folder)])[0]
         sizes = [
-            len(pickle.dumps(batch.fit_shared(some, ReadOptions(), {"n_segments": 2})))
+            len(pickle.dumps(batch.fit_shared(some, ReadOptions(), {"n_segments": 2}, quiet=True)))
             for some in (items[:1], items)
         ]
         assert abs(sizes[1] - sizes[0]) < 0.1 * sizes[0] < PIXELS.size

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter, read_image
+from texseg.counts.axes import connected_parts
 from texseg.counts.grid import PackedCounts, cell_counts, cell_grid
 from texseg.counts.sites import Sites
 from texseg.fitting.assignment import PottsField
 from texseg.fitting.moves import refine_halves, unsplit
 from texseg.fitting.steps import Problem
-from texseg.io.regions import connected_parts
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.threads import kernels
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy import ndimage
 from skimage.measure import label as connected_components
 
+from texseg.counts.axes import connected_parts
 from texseg.counts.grid import cell_grid
 from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.assignment import soft_max
-from texseg.io.regions import connected_parts
 from texseg.pixels.joining import joined_labels, parts_of_block
 from texseg.pixels.label import near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes

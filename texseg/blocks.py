@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, shown_by, split_planes
 from texseg.channels.rescale import mismatch
-from texseg.counts.axes import of_each, shortened
+from texseg.counts.axes import connected_parts, of_each, shortened
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
-from texseg.io.regions import connected_parts
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
 from texseg.method.sampling import SceneSample, crop_count, read_crops, sample_windows, valid_pixels
 from texseg.method.scenes import scene_of, warn, with_bands_of

@@ -166,10 +166,7 @@ class Editable:
         Images predicted later are labelled in the same way, and a merged segment's probability is the sum of
         those of its parts, also in ``confidence_``.
 
-        Parameters
-        ----------
-        groups : sequence of sequences of int
-            For example ``[(2, 5)]``; a ValueError tells of unknown labels, and of those in two groups.
+        Groups are, for example, ``[(2, 5)]``; a ValueError tells of unknown labels, and of those in two.
 
         Examples
         --------
@@ -188,17 +185,8 @@ class Editable:
     def edit(self, edits: Edits | Mapping[str, Any] | str | os.PathLike[str]) -> Self:
         """Merge and name segments according to the edits made in a report, or a file of edits.
 
-        Parameters
-        ----------
-        edits : mapping, or path of a JSON file
-            ``{"merge": [[2, 5]], "names": {"2": "gland"}}``; all numbers are those before the edit.
-
-        Raises
-        ------
-        ValueError
-            The edits have another form, or do not fit the model.
-        OSError
-            The file cannot be read, or holds no edits.
+        They are of the form ``{"merge": [[2, 5]], "names": {"2": "gland"}}``; all numbers are those before
+        the edit. Others, and those that do not fit the model, are a ValueError; of a file, an OSError.
         """
         self._check_is_fitted()
         checked = read_edits(edits) if isinstance(edits, (str, os.PathLike)) else checked_edits(edits)
@@ -222,11 +210,8 @@ class Editable:
         The larger part (of a merge, the first) keeps the number; new parts get the last numbers. Other
         segments stay as they are.
 
-        Raises
-        ------
-        ValueError
-            No such segment exists, the hierarchy does not divide it, it is a class of strokes, or the
-            model was loaded from a file and the segment is not a merged one.
+        A ValueError says that no such segment exists, that the hierarchy does not divide it, that it is a
+        class of strokes, or that the model was loaded from a file and the segment is not a merged one.
         """
         self._check_is_fitted()
         K, first = len(self.names_), self._first_texture

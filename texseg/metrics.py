@@ -205,16 +205,10 @@ def score(
 ) -> Score:
     """Compute the scores of a label image against the truth.
 
-    Parameters
-    ----------
-    labels : array-like of integers, (H, W)
-    truth : array-like of integers, (H, W), or (n, H, W) of several annotators
-        Zero is a label like any other, in both. The scores against several annotators are averaged.
-    ignore_label : int, optional
-        Pixels where `truth` has this value are skipped, together with the boundaries to them.
-    tolerance : float, default=5
-        Distance in px within which boundary pixels count as found (`boundary_f`, `boundary_precision`,
-        `boundary_recall`).
+    Both are integers (H, W), of which zero is a label like any other; over truths (n, H, W) of several
+    annotators the scores are averaged. Pixels where the truth is ``ignore_label`` are skipped, together with
+    the boundaries to them. ``tolerance`` is the distance in px within which boundary pixels count as found
+    (`boundary_f`, `boundary_precision`, `boundary_recall`).
 
     Examples
     --------

@@ -44,25 +44,11 @@ def mosaic(
     grey values inside each region are equalised by rank (`equalize_ranks`). In colour images the difference
     of the colour from grey is kept, reduced only where it would leave the displayable range.
 
-    Parameters
-    ----------
-    textures : sequence of array-like, each (h, w) or each (h, w, 3)
-        The textures to draw from, of any real dtype, all grey or all colour (whole numbers, or 0 ... 1). One
-        that is smaller than the mosaic is continued by its mirror image.
-    n_segments : int
-        The number K of textures in the mosaic, 1 ... ``len(textures)``.
-    size : int or (int, int), default=512
-        Side of the square, or (height, width), in pixels.
-    layout : {'voronoi', 'scattered', 'grid'}, default='voronoi'
-        One blob with bent borders for each texture; three cells with straight borders, apart from each other;
-        or rectangles of equal area. Each texture covers at least .35 / K of the area.
-    random_state : int, Generator or None, default=0
-        The same seed gives the same mosaic.
-
-    Returns
-    -------
-    Mosaic
-        Its labels 1 ... K number the drawn textures in their order in `textures`.
+    The textures, all grey (h, w) or all colour (h, w, 3), are of any real dtype (colour: whole numbers, or
+    0 ... 1); one that is smaller than the mosaic is continued by its mirror image. Labels 1 ... K number the
+    drawn ones in their order. ``size`` is the side of a square, or (height, width), in pixels. ``layout`` is
+    'voronoi', one blob with bent borders for each texture; 'scattered', three cells with straight borders,
+    apart from each other; or 'grid', rectangles of equal area. Each texture covers at least .35 / K of it.
 
     Examples
     --------

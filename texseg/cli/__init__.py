@@ -124,16 +124,13 @@ def demo(ctx: click.Context, output: Path) -> None:
     import numpy as np
 
     from texseg.cli.outputs import check_folder
-    from texseg.io.read import read_image
-    from texseg.io.write import write_labels
-    from texseg.synth import example
 
     check_folder(output)
     output.mkdir(parents=True, exist_ok=True)
-    image, path = example().image, output / "example.png"
-    if path.exists() and not np.array_equal(read_image(path).pixels, image):
+    image, path = texseg.synth.example().image, output / "example.png"
+    if path.exists() and not np.array_equal(texseg.read_image(path).pixels, image):
         raise OSError(f"{path} exists and is not the example; choose another --output")
-    write_labels(path, image)  # any grey picture of bytes
+    texseg.write_labels(path, image)  # any grey picture of bytes
     words = ["segment", str(path), "-k", "5", "-o", str(output), "--report-html"]
     say(f"texseg {shlex.join(words)}")
     with segment.make_context(words[0], words[1:], parent=ctx) as inner:

@@ -17,6 +17,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+import texseg
 from texseg.cli.inputs import OUTPUT_KINDS, Input, is_volume
 from texseg.cli.options import words_given
 from texseg.cli.record import PartsFolder, recorded_result, replace_earlier, write_record
@@ -394,12 +395,10 @@ def _write_of_volume(files: Files, found: Labelled, pixels: Any, labels: Any, su
     for path in files.get("overlay", ()):
         write_overlay(path, orthogonal_cuts(pixels), {"": orthogonal_cuts(labels)}, colours=found.colours)
     for table, figure in [files["segments"][1:]] if "segments" in files else []:
-        from texseg.plot import fractions
-
         rows = regions.volume_table(labels, sure, names, voxel_size=size)
         atomic_write(table, csv_text(rows, regions.VolumeRow._fields).encode())
         buffer = io.BytesIO()
-        figure_of: Any = fractions(labels, names=names, voxel_size=size).figure
+        figure_of: Any = texseg.plot.fractions(labels, names=names, voxel_size=size).figure
         figure_of.savefig(buffer, format="png", dpi=120)
         atomic_write(figure, buffer.getvalue())
 

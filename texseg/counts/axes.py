@@ -6,11 +6,13 @@ Sides and sigmas are one number, or one for each axis; where they are 1 or 0, no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from texseg.threads import kernels
 
 
 def of_each(value: Any, n_axes: int) -> tuple[Any, ...]:
@@ -103,3 +105,35 @@ def nearest_zero(marked: NDArray[np.uint8]) -> tuple[Any, int]:
     places = distance_transform_edt(marked, return_distances=False, return_indices=True)
     number = np.cumsum(marked.ravel() == 0, dtype=np.int32)
     return number[np.ravel_multi_index(tuple(places), marked.shape)], int(number[-1])
+
+
+class Parts(NamedTuple):
+    """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
+
+    places: NDArray[np.int32]  # part of every pixel; 0 where there is no data
+    sizes: NDArray[np.intp]  # (parts + 1,), number of pixels
+    labels: NDArray[np.int32]  # (parts + 1,); -1 for part 0
+    first: NDArray[np.intp]  # (parts + 1,), flat index of the first pixel; -1 for part 0
+
+
+def connected_parts(labels: NDArray[np.integer]) -> Parts:
+    """Find the parts of labels, -1 without data; pixels are connected along their edges, voxels by faces."""
+    labels = np.ascontiguousarray(labels, np.int32)
+    if kernels is None:
+        from skimage.measure import label
+
+        places = np.asarray(label(labels + 1, background=0, connectivity=1), np.int32)
+        sizes = np.bincount(places.ravel())
+    else:
+        places, ends = np.empty(labels.shape, np.int32), np.ones(4, np.int64)  # of axes; number of parts
+        ends[3 - labels.ndim : 3] = labels.shape
+        kernels.number_parts(labels, places, ends)
+        sizes = np.zeros(int(ends[3]) + 1, np.intp)
+    first, own = np.full(len(sizes), -1), np.full(len(sizes), -1, np.int32)
+    if kernels is None:
+        first[places.ravel()[::-1]] = np.arange(places.size)[::-1]  # the last one written stays
+        first[0] = -1
+        own[1:] = labels.ravel()[first[1:]]
+    else:
+        kernels.describe_parts(labels, places, sizes, first, own)
+    return Parts(places, sizes, own, first)

@@ -41,13 +41,8 @@ def write_polygons(
 ) -> None:
     """Write the connected regions to a GeoJSON file, as :func:`polygons` gives them, or to a GeoPackage.
 
-    Parameters
-    ----------
-    path : str or path-like
-        Target; the file appears whole or not at all. A GeoPackage (``.gpkg``) has one layer, regions, and
-        needs pyogrio.
-    labels, names, confidence, geo
-        Those of :func:`polygons`.
+    The file appears whole or not at all. A GeoPackage (``.gpkg``) has one layer, regions, and needs pyogrio.
+    All but ``path`` is as for :func:`polygons`.
 
     Examples
     --------
@@ -74,27 +69,12 @@ def polygons(
     without a code they are converted to longitude and latitude if rasterio is installed. Otherwise they are
     pixels from the upper left corner, x to the right and y down, as QuPath expects.
 
-    Parameters
-    ----------
-    labels : ndarray of int, shape (H, W)
-        Labels, 0 for no data.
-    names : sequence of str, optional
-        Name of label 1, label 2 and so on; "segment 1" where there is none.
-    confidence : ndarray of float, shape (H, W), optional
-        Confidence of each pixel's label; its mean goes with each polygon.
-    geo : Georeference, optional
-        Where the pixels lie on the earth: the ``geo`` of what :func:`texseg.read_image` returns.
+    ``labels`` (H, W) are whole numbers, 0 for no data, and ``names`` those of label 1, label 2 and so on
+    ("segment 1" where there is none). The mean ``confidence`` (H, W) of the pixels goes with each polygon.
+    ``geo`` says where the pixels lie on the earth: the ``geo`` of what :func:`texseg.read_image` returns.
 
-    Returns
-    -------
-    dict
-        A GeoJSON FeatureCollection, one feature per region: ``geometry`` with the outer ring first and its
-        holes after it, ``properties`` with label, name, pixels, area, mean_confidence and colour.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The array is not a label image.
+    The result is a GeoJSON FeatureCollection, one feature per region: ``geometry`` with the outer ring first
+    and its holes after it, ``properties`` with label, name, pixels, area, mean_confidence and colour.
 
     Examples
     --------

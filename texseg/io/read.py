@@ -255,11 +255,9 @@ class Source:
         except (OSError, ValueError) as error:
             self._notes.append(f"the mask next to the image cannot be read and is ignored: {error}")
             return None
-        if mask.shape != shape:
-            self._notes.append(f"{path.name} next to the image has another size and is ignored")
-            return None
-        self._notes.append(f"masked by {path.name} next to the image")
-        return mask
+        fits, ignored = mask.shape == shape, f"{path.name} next to the image has another size and is ignored"
+        self._notes.append(f"masked by {path.name} next to the image" if fits else ignored)
+        return mask if fits else None
 
     def __reduce__(self) -> Any:
         """Open the file again, once in each process that it is sent to."""
@@ -547,17 +545,9 @@ def read_image(
     Returns
     -------
     Image
-        Pixels, mask and metadata.
-
-    Raises
-    ------
-    ImageReadError
-        The file is missing, truncated, corrupt, or not an image.
-    ImageTooLargeError
-        The image is larger than `max_pixels`.
-    ValueError
-        The file is valid but holds several pages, complex numbers, a band without any data, or an array
-        that is not an image.
+        Pixels, mask and metadata. A file that is missing, truncated, corrupt or not an image is an
+        ImageReadError, one above `max_pixels` an ImageTooLargeError; a ValueError says that a file holds
+        several pages, complex numbers, a band without any data, or an array that is not an image.
 
     Examples
     --------

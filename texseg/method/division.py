@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
+from texseg.counts.axes import connected_parts
 from texseg.counts.sites import sides_of
-from texseg.io.regions import connected_parts
 from texseg.method.clusters import Record, Search
 from texseg.method.cues import EXACT, are_flat, measured, odds_of_values
 from texseg.method.labelling import Labelled, label_scene

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.regions import connected_parts
+from texseg.counts.axes import connected_parts
 from texseg.method.textures import Reading, Scene, Textures
 from texseg.pixels.joining import BlockParts, joined_labels, parts_of_block
 

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.counts.axes import of_each, shortened
+from texseg.counts.axes import connected_parts, of_each, shortened
 from texseg.counts.grid import CellGrid
-from texseg.io.regions import connected_parts
 from texseg.method.labelling import Window
 from texseg.progress import expected_memory
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.regions import Parts
+from texseg.counts.axes import Parts
 
 
 class BlockParts(NamedTuple):
