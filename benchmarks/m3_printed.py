@@ -29,9 +29,8 @@ from scipy.special import softmax, xlogy
 
 from texseg.m3 import InfiniteM3
 from texseg.m3.families import Labels
-from texseg.m3.gibbs import Chain
-from texseg.m3.seating import Seats, Sharing, Sticks
-from texseg.m3.switch import Array, Topics, divergence, expected_log, shares_from, shares_of, split
+from texseg.m3.finite import Array, Topics, divergence, expected_log, shares_from, shares_of, split
+from texseg.m3.gibbs import Chain, Seats, Sharing, Sticks
 from texseg.models.base import entry_rows
 
 _FLOOR = 1e-100  # replaces a probability of zero in logarithms

@@ -12,7 +12,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 
 from texseg.counts.matrix import WindowedCounts
 from texseg.m3 import FiniteM3
-from texseg.m3.switch import Switch, Topics, divergence, fit_concentrations, shares_of
+from texseg.m3.finite import Switch, Topics, divergence, fit_concentrations, shares_of
 
 
 def draw_documents(rng, topics, alpha, omega, n_documents, length):

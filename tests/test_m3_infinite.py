@@ -9,17 +9,21 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from texseg.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
 from texseg.m3.families import take
-from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
-from texseg.m3.sampled import representative, waic
-from texseg.m3.seating import (
+from texseg.m3.gibbs import (
     OMEGA_GRID,
+    Chain,
     Seats,
     Sharing,
     Sticks,
     draw_omega,
     draw_sticks,
+    first_state,
+    log_likelihood,
+    next_weights,
+    step,
     stick_concentrations,
 )
+from texseg.m3.sampled import representative, waic
 
 
 class Flat(NamedTuple):

@@ -23,9 +23,8 @@ from benchmarks.m3_printed import (
     pair_objective,
     penalised_objective,
 )
-from texseg.m3.gibbs import next_weights, sweep
-from texseg.m3.seating import Sharing
-from texseg.m3.switch import Switch, Topics, divergence, shares_of
+from texseg.m3.finite import Switch, Topics, divergence, shares_of
+from texseg.m3.gibbs import Sharing, next_weights, sweep
 
 
 def numbered(z):

@@ -89,10 +89,6 @@ class Segmenter(Editable):
             counts all classes, and those without strokes are found as well; None takes as many as the
             largest class, at least two. Flat background is then not a segment of its own.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError, TypeError
@@ -179,10 +175,6 @@ class Segmenter(Editable):
         ----------
         seeds : int array of shape (H, W), or a list of them (None for an image without)
             0, or c where a pixel is of class c, which is segment c.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -529,8 +521,7 @@ def segment(
     -------
     int32 array of shape (H, W)
         1 .. ``n_segments``, ordered by texture energy, or as painted; 0 only where there is no data. A lazy
-        array where the image is one, see
-        :meth:`texseg.TextureSegmenter.fit`.
+        array where the image is one, see :meth:`texseg.TextureSegmenter.fit`.
 
     Examples
     --------

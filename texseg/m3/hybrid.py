@@ -14,9 +14,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from texseg.m3.families import Array, Family, Labels, Params, Rng, concatenate, take
-from texseg.m3.gibbs import Chain, pair_logs, sweep
+from texseg.m3.gibbs import Chain, Sharing, Sticks, pair_logs, sweep
 from texseg.m3.sampled import Sample, SampledM3, start_labels
-from texseg.m3.seating import Sharing, Sticks
 from texseg.models.base import Allowed, whole_numbers
 from texseg.models.estimator import settings
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from texseg.m3.families import Array, Family, Labels, Rng, concatenate
-from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
+from texseg.m3.gibbs import Chain, Sharing, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
-from texseg.m3.seating import Sharing
 from texseg.models.base import Allowed, is_number
 from texseg.models.estimator import settings
 
@@ -123,11 +122,10 @@ class InfiniteM3(SampledM3):
         yield "omega", fits, "None or in 0 ... 1"
 
     def _sharing(self) -> Sharing:
-        omega, omega1, omega2 = _FIRST_OMEGA if self.omega is None else self.omega, self.omega1, self.omega2
-        given, rest = [each for each in (omega1, omega2) if each is not None], 1.0 - omega
-        if omega1 is None:
-            omega1 = rest / 2 if omega2 is None else rest - omega2
-        omega2 = rest - omega1 if omega2 is None else omega2
+        omega = _FIRST_OMEGA if self.omega is None else self.omega
+        given, rest = [each for each in (self.omega1, self.omega2) if each is not None], 1.0 - omega
+        left = (rest - sum(given)) / max(1, 2 - len(given))
+        omega1, omega2 = (left if each is None else each for each in (self.omega1, self.omega2))
         low, apart = min(omega1, omega2), abs(omega1 + omega2 - rest)
         if low < 0 or apart > 1e-9 or (low == 0 and rest > 0) or (self.omega is None and given):
             raise ValueError(

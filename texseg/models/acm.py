@@ -30,9 +30,7 @@ from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, held_totals, rows_of_columns
 
 BACKGROUND_SHARE = 0.1  # share of the background in a mean cluster with which predictive clusterings begin
-# most times that the clusters of the columns and of the rows are grown on those of the other side; with two,
-# one planted set in ten is missed
-TURNS = 3
+TURNS = 3  # most times that each side is grown on the other; with two, one planted set in ten is missed
 MOST_ROWS = 8000  # rows, drawn at random from larger tables, by which clusters are grown
 
 

@@ -26,11 +26,9 @@ Allowed: TypeAlias = tuple[str, bool, str]  # name of a setting, whether it is a
 Weights: TypeAlias = Floats | None  # (N,), how many sites each row stands for; None where each is one
 
 FLOOR = 1e-12  # probabilities below this count as this much inside logarithms, so that no count is impossible
-# an over-relaxed step leaves every probability at least this fraction of what the plain step gives
-RELAX_FLOOR = 0.5
+RELAX_FLOOR = 0.5  # least share of the plain step's probability after an over-relaxed one
 LONG_ROW = 20.0  # a row is long that holds so many times the median of the rows
-# where there are long rows, starts see every row as holding so many times the median, at most
-USUAL_ROW = 4.0
+USUAL_ROW = 4.0  # times the median: what starts see of long rows, at most
 _PAIRS_AT_ONCE = 2**16  # numbers of a batch of gathered rows; fits the second-level cache
 
 
@@ -149,15 +147,6 @@ def heaviest_first(weights: Floats) -> Labels:
     return np.argsort(-weights, kind="stable")
 
 
-def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
-    """Count the profiles (K, M) whose total variation from all earlier ones exceeds ``tolerance``."""
-    number = 0
-    while len(profiles):
-        number += 1
-        profiles = profiles[np.abs(profiles - profiles[0]).sum(axis=1) > 2 * tolerance * profiles[0].sum()]
-    return number
-
-
 def with_short_rows(n: CountMatrix) -> CountMatrix:
     """Cut down long rows, so that no single row determines a start; other rows stay as they are."""
     totals = row_totals(n)
@@ -196,6 +185,8 @@ class Model:
     monotone: ClassVar[bool] = True  # Whether the theory says that F never rises
     profiles_of: ClassVar[str] = "profiles"  # The parameter that sums to one in each group of columns
     joint: ClassVar[str] = ""  # A parameter (K, L) that sums to one as a whole
+    prediction: ClassVar[Any]
+    """Shares (N, R) of the fitted rows in R profiles (R, M), whose product is ``p(j | i)``."""
 
     def relax(self, old: Any, new: Any, eta: float, groups: Labels) -> Any:
         """Return normalised parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
@@ -212,14 +203,6 @@ class Model:
         """Count the clusters that can be distinguished; all of them, where growth does not ask."""
         return len(params[0])
 
-    def prediction(self, params: Any, posteriors: Any) -> tuple[Floats, Floats]:
-        """Shares (N, R) of the fitted rows in R profiles (R, M), whose product is ``p(j | i)``."""
-        return posteriors, self.profiles(params)
-
-    def profiles(self, params: Any) -> Floats:
-        """Profiles (K, M) of the clusters."""
-        raise NotImplementedError
-
     def row_posteriors(self, params: Any, posteriors: Any) -> Floats:
         """Probabilities (N, K) of the clusters (aspects) of the fitted rows."""
         return self.prediction(params, posteriors)[0]
@@ -235,7 +218,14 @@ class Model:
 class ClusteringModel(Model):
     """Whole rows are assigned to clusters: scores, expected counts, M-step, and a posterior policy."""
 
+    profiles: ClassVar[Any]  # of parameters: profiles (K, M) of the clusters
+    m_step: ClassVar[Any]  # parameters from Stats, groups, old parameters and what nodes explain
+
     posterior: Posterior = field(default_factory=SoftMax)
+
+    def prediction(self, params: Any, posteriors: Any) -> tuple[Floats, Floats]:
+        """Posteriors (N, K) and profiles (K, M)."""
+        return posteriors, self.profiles(params)
 
     def scores(
         self, n: CountMatrix, params: Any, row_weights: Weights = None, of: CountMatrix | None = None
@@ -266,12 +256,6 @@ class ClusteringModel(Model):
     ) -> tuple[Floats, Floats | None]:
         """Scores (N, K), and what each node explains in each cluster (K, V), where it is known already."""
         return self.scores(n, params, row_weights), None
-
-    def m_step(
-        self, stats: Stats, groups: Labels, params: Any = None, explained: Floats | None = None
-    ) -> Any:
-        """Parameters from expected counts, and from those with which these were found."""
-        raise NotImplementedError
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""

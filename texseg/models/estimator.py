@@ -33,26 +33,16 @@ from texseg.fitting.assignment import Floats
 from texseg.models import base
 from texseg.models.base import LONG_ROW, Allowed, Labels, Rng, is_number
 
-# share of the uniform distribution in every prediction, so that no new occurrence is impossible
-PREDICTION_FLOOR = 0.01
+PREDICTION_FLOOR = 0.01  # of the uniform distribution in predictions: no new occurrence is impossible
 PATIENCE = 5  # steps without a better held-out likelihood after which a temperature is left
-# cooling begins at this fraction of the first phase transition's inverse temperature, where there is but
-# one profile
-HOTTER = 0.8
+HOTTER = 0.8  # of the first phase transition's inverse temperature: where cooling begins, with one profile
 COOLING = 0.6  # factor from one temperature to the next while clusters grow; .8 and .9 find the same clusters
-# nats an occurrence by which a change of a setting must raise the held-out likelihood: .02 %
-WORTHWHILE = 2e-4
-# of the difference, within which a smaller number predicts as well: right in 48 of 52 planted sets; 1 and
-# 1.5 in 37 and 45, 2.5 and 3 in 49
-STANDARD_ERRORS = 2.0
-# stored entries beyond which tables are fitted in single precision: a step takes a third of the time
-LARGE_TABLE = 2**22
+WORTHWHILE = 2e-4  # nats an occurrence, least gain of a change of a setting
+STANDARD_ERRORS = 2.0  # 1, 1.5, 2, 2.5 and 3 choose 37, 45, 48, 49 and 49 of 52 planted numbers
+LARGE_TABLE = 2**22  # entries beyond which single precision is used: a step takes a third of the time
 FEW_ENTRIES = 2**20  # of large tables, stored entries of the rows on which settings are chosen
-# EM steps that take in the held-out occurrences: one has most of the gain, more begin to overfit
-LAST_STEPS = 2
-# temperatures without a better held-out likelihood after which the search ends; where the solution is
-# carried along, temperatures are closer
-MAX_WORSE, MAX_WORSE_WARM = 2, 4
+LAST_STEPS = 2  # of EM that take in held-out occurrences: one has most of the gain, more begin to overfit
+MAX_WORSE, MAX_WORSE_WARM = 2, 4  # temperatures that are worse, to end the search; closer ones if warm
 
 
 class FitRecord(NamedTuple):

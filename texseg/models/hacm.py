@@ -37,12 +37,8 @@ from texseg.models.estimator import Data, Run, settings
 from texseg.models.left_out import LeavesRowsOut
 from texseg.models.smm import FOLD_IN_STEPS
 
-# the vertical mixing, in the order in which its degrees of freedom are added
-STAGES = ("constant", "cluster", "object")
-
-# share of the leaf where predictive fits begin; with .5, of the words of inner nodes of planted trees .3
-# stay at their level (here .98)
-LEAF_SHARE = 0.25
+STAGES = ("constant", "cluster", "object")  # of the vertical mixing, with ever more degrees of freedom
+LEAF_SHARE = 0.25  # where predictive fits begin; .98 of inner words of planted trees stay there, with .5 .3
 _ENTRIES_AT_ONCE = 2**24  # numbers (entries x K x D) in a block, where every row has its own mixing
 
 
@@ -149,9 +145,7 @@ class HierarchicalClustering(ClusteringModel):
         """``p_kj`` (K, M)."""
         return self.tree.spread(params.vertical) @ params.nodes
 
-    def m_step(
-        self, stats: Stats, groups: Labels, params: Any = None, explained: Floats | None = None
-    ) -> TreeProfiles:
+    def m_step(self, stats: Stats, groups: Labels, params: Any, explained: Any = None) -> TreeProfiles:
         """Eq. 56 to 58; the vertical posteriors need only the expected counts (K, M)."""
         tau, vertical = self.tree.spread(params.vertical), params.vertical
         ratio = stats.counts / np.maximum(tau @ params.nodes, FLOOR)

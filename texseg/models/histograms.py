@@ -19,6 +19,7 @@ from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step,
 from texseg.threads import kernels
 
 _TINY = 1e-30  # in place of zero
+SAME_PROFILE = 0.01  # total variation up to which profiles are not distinct
 
 
 class Profiles(NamedTuple):
@@ -51,12 +52,7 @@ class HistogramClustering(ClusteringModel):
         return profiles if self.background is None else mix_background(profiles, self.background, self.share)
 
     def step(
-        self,
-        n: CountMatrix,
-        params: Profiles,
-        beta: float,
-        posteriors: Floats | None = None,
-        row_weights: Weights = None,
+        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One EM iteration; of stored sites without a prior on their map, in one pass over them."""
         if not self._is_compiled(n, row_weights) or params.profiles.ndim > 2:
@@ -131,9 +127,7 @@ class HistogramClustering(ClusteringModel):
         pairs = np.stack([contrast.T, np.zeros_like(contrast.T)]).transpose(2, 1, 0)
         return self.posterior(pairs, beta, weights, None, row_weights).posteriors[..., 0]
 
-    def m_step(
-        self, stats: Stats, groups: Labels, params: Any = None, explained: Floats | None = None
-    ) -> Profiles:
+    def m_step(self, stats: Stats, groups: Labels, *_: Any) -> Profiles:
         """Eq. 24 and 31 of the memo, for which the old parameters are not needed."""
         return Profiles(self.normalised(stats.counts, groups), base.normalise(stats.sizes))
 
@@ -146,10 +140,15 @@ class HistogramClustering(ClusteringModel):
         return Profiles(base.normalise_profiles(counts, groups_of(n)), np.full(n_clusters, 1.0 / n_clusters))
 
     def n_distinct(self, params: Profiles) -> Any:
-        """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
+        """Count the clusters with members whose profiles differ."""
         if params.profiles.ndim > 2:
             return np.array([self.n_distinct(Profiles(*one)) for one in zip(*params, strict=True)])
-        return base.count_distinct(params.profiles[params.weights > FLOOR])
+        profiles, number = params.profiles[params.weights > FLOOR], 0
+        while len(profiles):
+            number += 1
+            apart = np.abs(profiles - profiles[0]).sum(axis=1)
+            profiles = profiles[apart > 2 * SAME_PROFILE * profiles[0].sum()]
+        return number
 
     def with_empty(
         self, params: Profiles, posteriors: Floats, n_clusters: int, groups: Labels

@@ -28,9 +28,7 @@ from texseg.fitting.assignment import Floats
 from texseg.models import base
 from texseg.models.base import FLOOR, ClusteringModel, Labels, Weights
 
-# numbers (entries x V) of a block of rows of which each is held out; a step takes twice as long with 2**14,
-# as long with 2**16 and 2**20
-NUMBERS_AT_ONCE = 2**18
+NUMBERS_AT_ONCE = 2**18  # entries x V of a block of rows; 2**14 takes twice as long, 2**16 to 2**20 the same
 LEAST_CORRELATION = 0.01  # of the occurrences of a row; smaller ones change no perplexity by 1 %
 
 

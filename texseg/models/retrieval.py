@@ -26,8 +26,7 @@ from texseg.fitting.assignment import Floats
 from texseg.models.base import FLOOR, Labels, entry_rows, log_floored, normalise, products_at
 from texseg.models.estimator import PREDICTION_FLOOR, best_named, checked_names, distinction, greatest
 
-# share of a row's own words in what it is expected to say; .2 to .7 are alike in `benchmarks/dyadic.py`
-OWN_SHARE = 0.3
+OWN_SHARE = 0.3  # of its own words in what a row is expected to say; .2 to .7 are alike
 
 
 class Match(NamedTuple):

@@ -48,14 +48,11 @@ class Aspects(NamedTuple):
     columns: Floats  # (K, M), q
 
 
-# numbers (entries x K) of a block of predictive EM; a step takes 1.3 times as long with a quarter, 1.7
-# times with four times as many
-_NUMBERS_AT_ONCE = 2**18
+_NUMBERS_AT_ONCE = 2**18  # entries x K of predictive EM; a quarter takes 1.3, four times as many 1.7 times
 FEW_ROWS = 10  # for every aspect, where settings are chosen on some of the rows
 FOLD_IN_STEPS = 30  # EM steps that find the mixing of rows that were not fitted
 TILT = 0.92  # factor between the tilts that held-out occurrences decide on
-# sizes with which held-out occurrences decide whether a prior helps; then twice and half as much
-FIRST_PRIORS = {"row_prior": 0.4, "column_prior": 10.0}
+FIRST_PRIORS = {"row_prior": 0.4, "column_prior": 10.0}  # tried first, then twice and half of them
 
 
 @dataclass(frozen=True)
