@@ -206,8 +206,10 @@ OTHERS: dict[str, dict[str, str]] = {
     "large scenes alone: which crops are learned from, and what is said of the rest": {
         "method.sampling": (
             "CROP_SIDE CROPS CROP_OF_STACK _UNIT _MOST_UNITS _PIECE _LAGS _BINS _FINE _HELD _UNLIKE _EVEN "
-            "_CANDIDATES _SAID _PURE _FEWEST _MOSTLY _ELSEWHERE _TOGETHER"
+            "_CANDIDATES _SAID FEWEST_CROPS"
         ),
+        "method.clusters": "_POOR _TOGETHER _FEWEST_APART _DOUBTFUL",
+        "method.division": "_MOST_SAID",
     },
     "only with strokes, or only without additions": {
         "method.seeds": (

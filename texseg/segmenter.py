@@ -33,7 +33,6 @@ from texseg.threads import computing, crew_of, one_blas_thread
 __all__ = ["Record", "Segmenter", "segment"]
 
 _MOSTLY_UNKNOWN = 0.9
-_MOST_SAID = 3  # places of rare textures
 
 
 class _OfChosenNumber:
@@ -127,13 +126,13 @@ class Segmenter(Editable):
             divider = Divider(learned.settings, rng, tell, () if sample is None else sample.windows)
             fit = divider.divide(learned.scenes, learned.features, learned.n_classes)
             if sample is not None:
-                fit = _with_novelties(divider, fit, sample, settings)
+                fit = divider.with_novelties(fit)
         ground = profile_of_ground(
             learned.originals, [scene.ground for scene in learned.scenes], fit.textures.features
         )
         self._publish(fit, isinstance(images, (list, tuple)), ground)
         if by_blocks and sample is not None:
-            self.sample_ = sample._replace(survey=None)
+            self.sample_ = sample
             self._hierarchy = self.hierarchy_  # of the crops, to which labels belong so far
             self.labels_ = self.predict(X, mask=mask)
         self._warn_of_fewer(fit)
@@ -457,28 +456,6 @@ class Segmenter(Editable):
         self.names_ = getattr(self, "names_", ("",) * self.n_segments_)
         self.channel_names_ = features.names
         self.cue_: Literal["texture", "values"] = "texture" if features.has_filters else "values"
-
-
-def _with_novelties(divider: Divider, fit: Division, sample: SceneSample, settings: Settings) -> Division:
-    """Let parts of crops that look unlike their segment be textures, if they likely are; say what is left."""
-    if not fit.textures.features.has_filters or settings.model != "acm" or settings.smoothness == 0:
-        return fit
-    before, found = len(fit.textures.profiles), sample.novelties([labels for labels, _ in fit.labelled])
-    most = settings.k_max if settings.n_segments is None and settings.grow else before
-    fit = divider.with_novelties(fit, [one.cells(fit.search.grids) for one in found], most)
-    after = len(fit.textures.profiles)
-    if after > before:
-        warn(
-            f"the number of segments grew from {before} to {after}, for what is rare in the scene; "
-            "grow=False (--no-grow) keeps it"
-        )
-    left = sorted(sample.novelties([labels for labels, _ in fit.labelled]), key=lambda one: one.share)
-    if left:
-        warn(
-            f"unlike most of its segment: {'; '.join(map(str, left[:_MOST_SAID]))}: if that is another "
-            f"texture, try n_segments={after + 1} (-k {after + 1})"
-        )
-    return fit
 
 
 def _nested(

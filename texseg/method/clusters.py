@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
+from texseg.counts.axes import connected_parts
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
@@ -64,6 +65,10 @@ _LEAST = 1e-3  # added to shares before their logarithms are taken
 _LEAST_GAIN = 0.01  # added to gains
 _RARE = 0.1  # of the image; a note tells of less that may be one more segment
 _WORST = 0.01  # share of the windows that may be a rare texture; .005 to .02 do as well
+_POOR = 0.1  # share of a cluster's windows from which a rare texture in it is looked for
+_TOGETHER = 0.7  # share of what is unlike the rest that lies in one place; else a texture varies
+_FEWEST_APART = 9  # windows
+_DOUBTFUL = -4.0  # logarithm of the odds from which on what may be a texture is said
 _MORE = 3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse
 _FEWEST = 6  # clusters of it
 
@@ -149,38 +154,90 @@ class Search:
     def unlike(self, profiles: Floats) -> NDArray[np.bool_] | None:
         """Cells (N,) of one more, rare texture, if what K profiles fit worst is likely one; else None."""
         n_records = len(self.history)
-        fit, _, is_likely = self._with_last(self._with_worst(profiles))
+        fit, tree = self._with_last(self._with_worst(profiles))
         del self.history[n_records:]  # which is that of the result
         unlike = arg_max_over(fit.posteriors.T) == len(profiles)
         is_rare = self.cells.sizes @ unlike < _RARE * self.cells.sizes.sum()
-        return unlike if is_likely and is_rare else None
+        return unlike if _odds_of(tree) > 0 and is_rare else None
 
-    def with_novelties(self, profiles: Floats, novelties: Sequence[NDArray[np.bool_]], most: int) -> Floats:
-        """Profiles (k, M), k up to ``most``, with textures that start from some cells (N,) each.
+    def novelties(self, profiles: Floats, crops: Sequence[tuple[slice, ...]]) -> list[NDArray[np.bool_]]:
+        """Cells (N,) of what fits a cluster worst, the most first, where nearly all of it lies in one place.
 
-        Each is tried as one more cluster. If all are likely textures then, it is added; if two others are
-        likely one, it takes the place of one of them.
+        The windows of each of K profiles are divided in two, from those that fit it worst; of a texture that
+        varies, these are scattered. The images are ``crops`` of one scene, several of which may show a place.
         """
-        for cells in novelties:
+        every, found, background = self.windows, [], self.windows.background
+        labels, divergences = divergence(every, scores_of(every, profiles, background))
+        image, places = self._places(crops)
+        reach = max(part.stop - part.start for crop in crops for part in crop)
+        for k in range(len(profiles)):
+            own = (every.sizes > 0) & (labels == k)
+            if np.count_nonzero(own) < _FEW:
+                continue
+            windows, apart = every.only(own), divergences[own] >= np.quantile(divergences[own], 1 - _POOR)
+            for _ in range(_STEPS):
+                halves = windows.profiles(np.stack([~apart, apart], axis=1).astype(np.float32))
+                before, apart = apart, np.diff(scores_of(windows, halves, background))[:, 0] > 0
+                if np.array_equal(apart, before):
+                    break
+            marked = np.zeros(len(labels), bool)
+            marked[own] = apart ^ (apart.mean() > _HALF)
+            largest = marked & np.concatenate([_largest_part(each).ravel() for each in every.pieces(marked)])
+            here = places[largest & (image == np.bincount(image[largest], minlength=1).argmax())]
+            if len(here) >= _FEWEST_APART:
+                is_near = (places >= here.min(axis=0) - reach) & (places <= here.max(axis=0) + reach)
+                together = largest & is_near.all(axis=1)
+                if np.count_nonzero(together) >= _TOGETHER * np.count_nonzero(marked):
+                    found.append(together)
+        return [self._cells_of(each) for each in sorted(found, key=np.count_nonzero, reverse=True)]
+
+    def _places(self, crops: Sequence[tuple[slice, ...]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Image (N,) of every window, and its pixel (N, axes) in the scene that the images are crops of."""
+        shapes, per_crop = self.windows.grids, len(self.windows.grids) // len(crops)  # planes of a stack
+        places = []
+        for number, shape in enumerate(shapes):
+            crop, sides = crops[number // per_crop][-len(shape) :], self.grids[number // per_crop].sides
+            starts = np.array([part.start for part in crop])
+            steps = self._step * np.array(sides[-len(shape) :])
+            places.append(starts + steps * np.indices(shape).reshape(len(shape), -1).T)
+        return np.repeat(np.arange(len(shapes)), [len(own) for own in places]), np.concatenate(places)
+
+    def _cells_of(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Cells (N,) of some windows (n,)."""
+        found = []
+        for image, shape in zip(self.windows.pieces(marked), self.cells.grids, strict=True):
+            for axis in range(image.ndim):
+                image = image.repeat(self._step, axis)
+            found.append(image[tuple(map(slice, shape))].ravel())
+        return np.concatenate(found)
+
+    def with_novelties(
+        self, profiles: Floats, most: int, crops: Sequence[tuple[slice, ...]]
+    ) -> tuple[Floats, list[NDArray[np.bool_]]]:
+        """Profiles (k, M), k up to ``most``, with rare textures; and cells (N,) of others that may be some.
+
+        Each of `novelties` is tried as one more cluster. If all are likely textures then, it is added; if two
+        others are likely one, it takes the place of one of them.
+        """
+        left = []
+        for cells in self.novelties(profiles, crops):
             k, start = len(profiles), self.cells.profiles(cells[:, None].astype(np.float32))
-            fit, tree, is_likely = self._with_last(np.concatenate([profiles, start]))
-            if is_likely and k < most:
+            fit, tree = self._with_last(np.concatenate([profiles, start]))
+            odds = _odds_of(tree)
+            if odds > 0 and k < most:
                 profiles = fit.profiles
-            elif tree is not None and not is_likely and k not in tree.merges[0]:
+            elif tree is not None and odds <= 0 and k not in tree.merges[0]:
                 profiles = self.on_cells(self._of_level(tree, k)[None])[0].profiles
-        return profiles
+            elif odds > _DOUBTFUL:
+                left.append(cells)
+        return profiles, left
 
-    def _with_last(self, profiles: Floats) -> tuple[Candidate, MergeTree | None, bool]:
-        """Fit one cluster more than there were: the fit, its tree, and whether all are likely textures.
-
-        There is no tree if a cluster has no interior.
-        """
+    def _with_last(self, profiles: Floats) -> tuple[Candidate, MergeTree | None]:
+        """Fit one cluster more than there were: the fit, and its tree unless a cluster has no interior."""
         (fit,) = self.on_cells(profiles[None])
         labels = dissolved(fit.posteriors.argmax(axis=1), fit.scores, self.cells)
-        if labels.max() + 1 < len(profiles):
-            return fit, None, False
-        tree = merge_tree(labels, self.cells, self.window)
-        return fit, tree, bool(shipped_table().log_odds(tree.evidence)[0] > 0)
+        has_all = labels.max() + 1 == len(profiles)
+        return fit, merge_tree(labels, self.cells, self.window) if has_all else None
 
     def merits(self, fit: Candidate) -> NDArray[np.float64]:
         """Measure what speaks for a fit among others with as many clusters: (3,) logarithms.
@@ -335,6 +392,16 @@ class Search:
             if state.converged and state.beta >= self.beta and len(state.params.profiles) == K:
                 break
         return state.params.profiles, records
+
+
+def _largest_part(marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    parts = connected_parts(np.where(marked, 0, -1).astype(np.int32))
+    return parts.places == 1 + np.append(parts.sizes[1:], 0).argmax()
+
+
+def _odds_of(tree: MergeTree | None) -> float:
+    """Logarithm of the odds that the two closest of all clusters are two textures."""
+    return -np.inf if tree is None else float(shipped_table().log_odds(tree.evidence)[0])
 
 
 def _recorded(run: Iterator[State], records: list[Record], phase: str, level: int) -> Iterator[State]:

@@ -17,11 +17,14 @@ from texseg.method.clusters import Record, Search
 from texseg.method.cues import EXACT, are_flat, measured, odds_of_values
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
+from texseg.method.sampling import FEWEST_CROPS, placed
 from texseg.method.scenes import warn
 from texseg.method.seeds import Seeded, seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations, mean_values
 from texseg.parameters import Settings
 from texseg.pixels.composites import label_sizes
+
+_MOST_SAID = 3  # places of rare textures
 
 
 class Division(NamedTuple):
@@ -65,7 +68,8 @@ class Divider:
             textures, selection = self._textures(search, scenes, features)
             textures = _by_energy(textures)
             is_given = selection is None and len(textures.profiles) > 1
-            if is_given and self.settings.model == "acm" and self.settings.smoothness > 0:
+            is_of_textures = self.settings.model == "acm" and self.settings.smoothness > 0
+            if is_given and is_of_textures and len(self.crops) < FEWEST_CROPS:
                 unlike = search.unlike(textures.profiles)
         by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
         if painted is not None:
@@ -75,16 +79,34 @@ class Divider:
             self._note_one_more(search, unlike)
         return division
 
-    def with_novelties(self, found: Division, novelties: Sequence[NDArray[np.bool_]], most: int) -> Division:
-        """Divide again with textures that start from some cells (N,) each, see `Search.with_novelties`."""
-        search, before = found.search, found.textures
-        profiles = search.with_novelties(before.profiles, novelties, most)
-        if profiles is before.profiles:
+    def with_novelties(self, found: Division) -> Division:
+        """Let what is rare in the crops be textures, if they likely are; say where else some may be."""
+        s, search, before = self.settings, found.search, found.textures
+        is_of_textures = before.features.has_filters and s.model == "acm" and s.smoothness > 0
+        if not is_of_textures or len(self.crops) < FEWEST_CROPS:
             return found
-        textures = _by_energy(search.textures(profiles, before.features))
-        again = self._finished(search, found.scenes, textures, lambda *_: None)
-        selection = found.selection and found.selection._replace(chosen=len(again.textures.profiles))
-        return again._replace(selection=selection)
+        k = len(before.profiles)
+        most = s.k_max if s.n_segments is None and s.grow else k
+        profiles, left = search.with_novelties(before.profiles, most, self.crops)
+        search.forget_windows()
+        if profiles is not before.profiles:
+            textures = _by_energy(search.textures(profiles, before.features))
+            again = self._finished(search, found.scenes, textures, lambda *_: None)
+            selection = found.selection and found.selection._replace(chosen=len(again.textures.profiles))
+            found = again._replace(selection=selection)
+        number = len(found.textures.profiles)
+        if number > k:
+            warn(
+                f"the number of segments grew from {k} to {number}, for what is rare in the scene; "
+                "grow=False (--no-grow) keeps it"
+            )
+        if left:
+            where = "; ".join(self._place(search, cells)[0] for cells in left[:_MOST_SAID])
+            warn(
+                f"unlike most of its segment: {where}: if that is another texture, try "
+                f"n_segments={number + 1} (-k {number + 1})"
+            )
+        return found
 
     def _by_cue(self, by_texture: Division, n_classes: int | None) -> Division:
         s = self.settings
@@ -101,29 +123,31 @@ class Divider:
     def _note_one_more(self, search: Search, unlike: NDArray[np.bool_]) -> None:
         """Say how much may be one more segment, and where, unless it is scattered: then it may be borders."""
         assert self.settings.n_segments is not None  # else the number was chosen
-        grids = search.grids
-        parts = np.split(unlike, np.cumsum([grid.n_cells for grid in grids])[:-1])
-        index = int(np.argmax([part.sum() for part in parts]))
-        grid, number = grids[index], self.settings.n_segments + 1
-        pieces = connected_parts(np.where(parts[index].reshape(grid.shape), 0, -1).astype(np.int32))
-        places = np.nonzero(pieces.places == 1 + np.argmax(pieces.sizes[1:]))
-        if 2 * len(places[0]) < np.count_nonzero(unlike):
+        (where, n_there), number = self._place(search, unlike), self.settings.n_segments + 1
+        if 2 * n_there < np.count_nonzero(unlike):
             return
-        starts = [axis.start for axis in self.crops[index]] if self.crops else [0] * len(places)
-        spans = zip(starts, places, grid.sides, grid.image_shape, strict=True)
-        ends = [
-            (start + at.min() * side, start + min((at.max() + 1) * side, length) - 1)
-            for start, at, side, length in spans
-        ]
-        axes = ("planes", "rows", "columns")[-len(ends) :]
-        where = ", ".join(f"{axis} {start} to {stop}" for axis, (start, stop) in zip(axes, ends, strict=True))
-        if len(grids) > 1 and not self.crops:
-            where += f" of image {index}"
         share = float(search.cells.sizes @ unlike) / float(search.cells.sizes.sum())
         warn(
             f"{share:.1%} of the image may be one more segment, most of it at {where}: try "
             f"n_segments={number} (-k {number}), or paint a seed there"
         )
+
+    def _place(self, search: Search, marked: NDArray[np.bool_]) -> tuple[str, int]:
+        """Rows and columns of the largest part of cells (N,), in words, and how many lie in it."""
+        grids = search.grids
+        parts = np.split(marked, np.cumsum([grid.n_cells for grid in grids])[:-1])
+        index = int(np.argmax([part.sum() for part in parts]))
+        grid = grids[index]
+        pieces = connected_parts(np.where(parts[index].reshape(grid.shape), 0, -1).astype(np.int32))
+        places = np.nonzero(pieces.places == 1 + np.argmax(pieces.sizes[1:]))
+        starts = [axis.start for axis in self.crops[index]] if self.crops else [0] * len(places)
+        spans = zip(starts, places, grid.sides, grid.image_shape, strict=True)
+        window = tuple(
+            slice(start + int(at.min()) * side, start + min((int(at.max()) + 1) * side, length))
+            for start, at, side, length in spans
+        )
+        image = f" of image {index}" if len(grids) > 1 and not self.crops else ""
+        return placed(window) + image, len(places[0])
 
     def _finished(
         self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.axes import connected_parts, of_each, shortened
-from texseg.counts.grid import CellGrid
 from texseg.method.labelling import Window
 from texseg.progress import expected_memory
 
@@ -41,12 +40,8 @@ _HELD = 0.9  # share of a window that must hold data
 _UNLIKE = 3.0  # times the distance from a window to the likest of its neighbours
 _EVEN = 0.6  # share of the crops that are spread evenly whatever they show
 _CANDIDATES = 300  # windows, the most unlike, of which the next crop is chosen
+FEWEST_CROPS = 4  # of which one can show what the others do not
 _SAID = 0.001  # least share of a scene that is said to be like none of the crops
-_PURE = 0.8  # share of a window with one label
-_FEWEST = 3  # windows of a part that is unlike the rest of its label
-_MOSTLY = 0.6  # share of the windows with its label that it is unlike
-_ELSEWHERE = 4  # times as many pixels of its label in all crops as in it
-_TOGETHER = 0.7  # share of what is like it that lies in one place; else it is a part of a varied texture
 
 
 class SceneSample(NamedTuple):
@@ -61,9 +56,8 @@ class SceneSample(NamedTuple):
     """Share of these that is like none of the crops."""
     place: Window | None = None
     """Where most of that lies; None where it is too little to be said."""
-    survey: _Survey | None = None  # while a model is fitted
-    again: Sequence[Novelty] = ()
-    """What no texture explained that had been learned from the other crops."""
+    again: int = 0
+    """How many show what no texture explained that had been learned from others."""
 
     def __str__(self) -> str:
         n, side = len(self.windows), max(part.stop - part.start for window in self.windows for part in window)
@@ -80,71 +74,7 @@ class SceneSample(NamedTuple):
         """Give what a record keeps; places are first and last row, first and last column."""
         places = [[end for part in w for end in (part.start, part.stop - 1)] for w in self.windows]
         place = None if self.place is None else placed(self.place)
-        kept = {name: value for name, value in self._asdict().items() if name != "survey"}
-        return {**kept, "windows": places, "place": place, "again": len(self.again)}
-
-    def novelties(self, labels: list[NDArray[np.int32]]) -> list[Novelty]:
-        """Find what looks unlike most of its label and lies in one place, given the labels of the crops."""
-        survey, found = self.survey, [own for own in self.again if own.shares_label(labels)]
-        if survey is None or not len(survey.places):
-            return found
-        own, crop = np.zeros((2, len(survey.places)), int)
-        for number, (window, image) in enumerate(zip(self.windows, labels, strict=True)):
-            for i in np.flatnonzero(survey.seen_in(window)):
-                y, x = np.maximum(survey.places[i] - [part.start for part in window], 0)
-                inside = np.bincount(image[y : y + _SIDE, x : x + _SIDE].ravel())
-                if inside.max() >= _PURE * inside.sum():
-                    own[i], crop[i] = inside.argmax(), number
-        grid, parts = survey.places // _PITCH, np.full(survey.places.max(axis=0) // _PITCH + 1, -1, np.int32)
-        for label in np.unique(own[own > 0]):
-            members = np.flatnonzero(own == label)
-            apart, noise = survey.distances(members), survey.noise[members]
-            alike = (crop[members][:, None] == crop[members]) & (
-                apart[members] <= np.minimum(noise[:, None], noise)
-            )
-            np.fill_diagonal(alike, True)
-            best: Novelty | None = None
-            for kind in alike[alike.sum(axis=1) >= _FEWEST]:
-                limit, nearest = np.median(noise[kind]), apart[:, kind].min(axis=1)
-                everywhere = (nearest <= limit) & ((own == 0) | (own == label))
-                parts[...] = -1
-                parts[tuple(grid[everywhere].T)] = 0
-                here = connected_parts(parts).places[tuple(grid.T)]
-                largest = here == np.bincount(here[here > 0]).argmax()
-                is_unlike = np.mean(nearest[members] > np.maximum(noise, limit)) >= _MOSTLY
-                if is_unlike and largest.sum() >= max(_FEWEST, _TOGETHER * everywhere.sum()):
-                    share, number = float(everywhere.mean()), int(crop[members[kind][0]])
-                    if best is None or share > best.share:
-                        starts = survey.places[members[kind]] - [part.start for part in self.windows[number]]
-                        best = Novelty(number, starts, share, _around(survey.places[largest]))
-            found += [] if best is None else [best]
-        return found
-
-
-class Novelty(NamedTuple):
-    """A part of a crop that looks unlike what got the same label, and what is like it."""
-
-    crop: int
-    starts: NDArray[np.intp]  # (n, 2), first rows and columns of windows in the crop
-    share: float  # of the scene
-    place: Window  # where most of it lies
-
-    def cells(self, grids: Sequence[CellGrid]) -> NDArray[np.bool_]:
-        """Which cells (N,) of all crops lie in it."""
-        masks = [np.zeros(grid.shape, bool) for grid in grids]
-        for start in self.starts:
-            first, end = (np.maximum(at, 0) // grids[self.crop].cell for at in (start, start + _SIDE))
-            masks[self.crop][first[0] : end[0], first[1] : end[1]] = True
-        return np.concatenate([mask.ravel() for mask in masks])
-
-    def shares_label(self, labels: list[NDArray[np.int32]]) -> bool:
-        """Tell whether most of what has its label in the crops lies elsewhere."""
-        (top, left), (bottom, right) = self.starts.min(axis=0), self.starts.max(axis=0) + _SIDE
-        own = np.bincount(labels[self.crop][top:bottom, left:right].ravel())
-        return sum(np.count_nonzero(image == own.argmax()) for image in labels) > _ELSEWHERE * own.max()
-
-    def __str__(self) -> str:
-        return f"{self.share:.2%} of the scene, most of it at {placed(self.place)}"
+        return {**self._asdict(), "windows": places, "place": place}
 
 
 def placed(*windows: Window) -> str:
@@ -214,28 +144,19 @@ def read_crops(
         for n in range(math.ceil(_EVEN * n_crops), 0, -1):  # crops, which a grid may exceed
             few = few if len(few) < n_crops else sample_windows(source.shape, seed, n, side)
         sample = _by_content(survey, source.shape, few, n_crops, side, seed)
-    shown: list[tuple[Window, Window]] = []
+    shown: list[Window] = []
     for place in places:
         middle = [(part.start + part.stop) / 2 for part in place]
-        seen = (all(p.start <= at < p.stop for p, at in zip(w, middle, strict=True)) for w, _ in shown)
+        seen = (all(p.start <= at < p.stop for p, at in zip(w, middle, strict=True)) for w in shown)
         if len(shown) < n_crops // 4 and not any(seen):
-            shown.append((_around_middle(middle, source.shape, side), place))
-    windows = [*sample.windows[: n_crops - len(shown)], *(window for window, _ in shown)]
-    sample = sample._replace(windows=windows)
-    crops = [source.read(window) for window in sample.windows]
+            shown.append(_around_middle(middle, source.shape, side))
+    windows = [*sample.windows[: n_crops - len(shown)], *shown]
+    crops = [source.read(window) for window in windows]
     kept = [i for i, crop in enumerate(crops) if valid_pixels(crop[0], crop[1], len(source.shape)).any()]
     if not kept:
         raise ValueError(NO_DATA)
-    again = []
-    for number, (window, place) in enumerate(shown, start=len(kept) - len(shown)):
-        ends = [
-            (max(0, p.start - w.start), min(p.stop, w.stop) - w.start - _SIDE)
-            for w, p in zip(window, place, strict=True)
-        ]
-        starts = np.array(list(itertools.product(*(range(a, max(a, b) + 1, _SIDE // 2) for a, b in ends))))
-        share = math.prod(part.stop - part.start for part in place) / math.prod(source.shape)
-        again.append(Novelty(number, starts, share, place))
-    return sample._replace(windows=[windows[i] for i in kept], again=again), [crops[i] for i in kept]
+    sample = sample._replace(windows=[windows[i] for i in kept], again=len(shown))
+    return sample, [crops[i] for i in kept]
 
 
 def valid_pixels(pixels: NDArray[Any], mask: Any, n_axes: int = 2) -> NDArray[np.bool_]:
@@ -354,7 +275,7 @@ def _by_content(
     unlike = distance > noise
     looked_at = min(1.0, n * _SIDE**2 / math.prod(shape))
     place = _largest_place(survey.places[unlike]) if unlike.mean() >= _SAID else None
-    return SceneSample(windows, by_content, looked_at, float(unlike.mean()), place, survey)
+    return SceneSample(windows, by_content, looked_at, float(unlike.mean()), place)
 
 
 def _around_middle(middle: Sequence[float], shape: tuple[int, int], side: int) -> Window:
