@@ -240,7 +240,7 @@ static int64_t numbered(const int32_t *labels, int32_t *places, const int64_t *s
             for (at[2] = 0; at[2] < shape[2]; at[2]++, i++) {
                 int32_t own = i;
                 for (int a = 2; a >= 0 && labels[i] >= 0; a--) {
-                    if (!at[a] || labels[i - steps[a]] != labels[i]) continue;
+                    if (!at[a] || labels[i - steps[a]] != labels[i] || places[i - steps[a]] == own) continue;
                     int32_t one = root(places, i - (int32_t)steps[a]), low = one < own ? one : own;
                     if (own < i && one != own) places[one > own ? one : own] = low;
                     own = low;
@@ -1003,9 +1003,9 @@ static PyObject *run(int (*kernel)(const Given *), PyObject *args)
     static PyObject *py_##name(PyObject *self, PyObject *args) { return run(do_##name, args); }              \
     static int do_##name(const Given *g)
 
-CALLED(soft_max) /* planes (K, N); K, from, to */
+CALLED(soft_max) /* planes (K, N), what is added to them or None; K, from, to */
 {
-    soft_max(g->v[0], NULL, 1, g->n[0], g->bytes[0] / 4 / g->n[0], g->n[1], g->n[2]);
+    soft_max(g->v[0], g->v[1], 1, g->n[0], g->bytes[0] / 4 / g->n[0], g->n[1], g->n[2]);
     return 1;
 }
 CALLED(sweep) /* planes (K, N) in place, local, energies (N,), presence or None, grids (n, 2), taps; sweeps, K; strength */

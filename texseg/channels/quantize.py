@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -127,7 +128,9 @@ def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
         return np.zeros(values.shape, np.float32)
     if values.dtype.kind == "u" and values.dtype.itemsize <= 2 and values.size > 2 ** (8 * values.itemsize):
         every = np.arange(2 ** (8 * values.itemsize)).astype(values.dtype)  # all values that can occur
-        return to_unit(every, range)[values]
+        table, lines = to_unit(every, range), values.reshape(len(values), -1)
+        found: Any = cv2.LUT(lines, table) if values.itemsize == 1 else table[lines]
+        return found.reshape(values.shape)
     unit = (values.astype(np.float64) - range.low) / extent
     np.clip(unit, -_OVERSHOOT, 1 + _OVERSHOOT, out=unit)
     return (np.rint(unit * _GRID) / _GRID).astype(np.float32)

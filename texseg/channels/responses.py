@@ -156,7 +156,8 @@ def flatten_illumination(
     detail = lightness - _local_mean(lightness, sigma, spacing)
     spread = _local_mean(detail * detail, sigma, spacing)
     np.sqrt(np.maximum(spread, 0, out=spread), out=spread)
-    return [detail / (spread + np.float32(max(contrast, 1e-6))) for contrast in contrasts]
+    sums = [spread + np.float32(max(contrast, 1e-6)) for contrast in contrasts]
+    return [np.divide(detail, each, out=each) for each in sums]
 
 
 def form_of(planes: Planes, intensity: Intensity, sigma: float, spacing: Sequence[float]) -> NDArray[Any]:

@@ -65,16 +65,24 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
     return p, np.squeeze(top + np.log(total), axis=-1)
 
 
-def soft_max_over(planes: Floats) -> Floats:
-    """Normalise exponentials (..., K, N) over K, in place, strip by strip, where sites are contiguous."""
+def soft_max_over(planes: Floats, local: Floats | None = None) -> Floats:
+    """Normalise exponentials (..., K, N) over K, in place, of sums with ``local``; sites are contiguous."""
     K, N = planes.shape[-2:]
     step = max(1, _STRIP // max(1, planes.size // max(1, N)))
-    if kernels is None or planes.dtype != np.float32 or planes.ndim > 2 or not planes.flags.c_contiguous:
-        side_by_side(
-            lambda at: _normalise_exponentials(planes[..., at : at + step], axis=-2), range(0, N, step)
-        )
-    else:
-        side_by_side(lambda at: kernels.soft_max(planes, K, at, min(at + step, N)), range(0, N, step))
+    given = [each for each in (planes, local) if each is not None]
+    packed = all(each.dtype == np.float32 and each.flags.c_contiguous for each in given)
+    is_compiled = kernels is not None and planes.ndim == 2 and packed
+
+    def of_strip(at: int) -> None:
+        if is_compiled:
+            kernels.soft_max(planes, local, K, at, min(at + step, N))
+            return
+        strip = planes[..., at : at + step]
+        if local is not None:
+            strip += local[..., at : at + step]
+        _normalise_exponentials(strip, axis=-2)
+
+    side_by_side(of_strip, range(0, N, step))
     return planes
 
 
@@ -155,9 +163,7 @@ def mean_field(
     if planes is None:
         planes = soft_max_over(local.copy())
     for _ in range(n_sweeps):
-        planes = field(planes)
-        planes += local
-        soft_max_over(planes)
+        planes = soft_max_over(field(planes), local)
     return planes
 
 

@@ -240,7 +240,7 @@ class ClusteringModel(Model):
         c = np.ones(len(Q)) if row_weights is None else row_weights
         flat = Q.reshape(len(Q), -1)
         counts = np.asarray(n.T @ flat, dtype=np.float64).T.reshape(*Q.shape[1:], n.shape[1])
-        return Stats(counts, np.asarray(c @ flat, dtype=np.float64).reshape(Q.shape[1:]))
+        return Stats(counts, np.einsum("n,n...->...", c, Q, dtype=np.float64))
 
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None

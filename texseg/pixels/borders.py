@@ -209,7 +209,7 @@ def learn_borders(
         return None
     numbers = np.full(len(log_profiles) + 1, -1, np.int32)  # the last entry stands for label -1
     numbers[known] = np.arange(K)
-    inner = [numbers[one] for one in inner]
+    inner = inner if K == len(log_profiles) else [numbers[one] for one in inner]
 
     def composite(rng: np.random.Generator) -> tuple[Planes, NDArray[np.intp], NDArray[np.int32]]:
         """Pixels of a composite near borders, and their labels."""

@@ -248,9 +248,9 @@ class _Graph(NamedTuple):
 
 def _touching(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int64]:
     """Pairs (m, 2) of different parts from 0, given the parts from 1 on both sides of all pixel edges."""
-    touch = one != other
-    pairs = np.sort(np.stack([one[touch], other[touch]], axis=1).astype(np.int64) - 1, axis=1)
-    return np.unique(pairs[pairs[:, 0] >= 0], axis=0)
+    touch = (one != other) & (one > 0) & (other > 0)
+    a, b = one[touch].astype(np.int64) - 1, other[touch].astype(np.int64) - 1
+    return np.stack(np.divmod(np.unique((np.minimum(a, b) << 32) + np.maximum(a, b)), 1 << 32), axis=1)
 
 
 def _across(
