@@ -484,7 +484,10 @@ def _centres(some: Floats, k: int, rng: np.random.RandomState) -> Floats:
             nearest = _distances(some, centres).argmin(axis=1)
             sizes = np.bincount(nearest, minlength=k)
             sums = np.stack([np.bincount(nearest, column, k) for column in some.T], axis=1)
-            centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
+            moved = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
+            if np.array_equal(moved, centres):
+                break
+            centres = moved
         loss = _distances(some, centres).min(axis=1).sum()
         if loss < least:
             best, least = centres, loss
