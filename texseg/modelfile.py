@@ -169,7 +169,7 @@ def _limits_of(parameter: str, axes: str = "") -> _Numbers:
 _F = np.float32
 _BORDER = (-1e9, 1e9, _F)  # products of such numbers stay far from overflow in single precision
 _HEAVIEST = 8 * PARAMETERS["value_weight"].limits[1]
-_OF_FEATURES = {
+_LIMITS = {
     **{name: _limits_of(name) for name in ("n_orientations", "n_bins", "patch_weight", "value_weight")},
     "wavelengths_of_bank": _limits_of("wavelengths", "*"),
     "bandwidth": _Numbers("", 0.1, 4),  # octaves
@@ -177,9 +177,7 @@ _OF_FEATURES = {
     "spacing_of_bank": _Numbers("*", 1, _LARGEST_IMAGE),  # of the axes, relative to the finest
     "illumination_sigma": _Numbers("", 1, 1024),  # pixels
     "log_offset": _Numbers(),
-    "low": _Numbers("*", -_LARGEST),
-}
-_OF_CHANNELS = {
+    "low": _Numbers("N", -_LARGEST),
     "high": _Numbers("N", -_LARGEST),
     "axes": _Numbers("*N", -1.001, 1.001),
     "contrast": _Numbers("", 0, 1e5),
@@ -187,8 +185,6 @@ _OF_CHANNELS = {
     "codebook": _Numbers("T*", -64, 64, _F),  # a levelled plane has a standard deviation of at most 1
     "wavelengths": _Numbers("C", 0, 1024),
     "channel_weights": _Numbers("C", 0, _HEAVIEST, _F),
-}
-_OF_TEXTURES = {
     "profiles": _Numbers("KM", 0, 1 + _ROUNDING, _F),
     "background": _Numbers("M", 0, 1 + _ROUNDING, _F),
     "confusion": _Numbers("KK", 0, 1 + _ROUNDING, _F),
@@ -196,7 +192,20 @@ _OF_TEXTURES = {
     "cell": _limits_of("cell"),
     "windows": _Numbers("2", 1, 2**15),
     "potts": _Numbers("6"),
+    "border_log_profiles": _Numbers("RCB", -50, _ROUNDING, _F),
+    "border_form_factors": _Numbers("PL", *_BORDER),
+    "border_form_centres": _Numbers("L", *_BORDER),
+    "border_form_offsets": _Numbers("R", *_BORDER),
+    "border_weights": _Numbers("SK", *_BORDER),
+    "border_offsets": _Numbers("K", *_BORDER),
+    "stroke_sides": _Numbers("W", 1, _WIDEST),
+    "stroke_weights": _Numbers("WMK", *_BORDER),
+    "stroke_offsets": _Numbers("K", *_BORDER),
+    "classes": _Numbers("K", 0, MOST_SEGMENTS, int),
+    "class_shares": _Numbers("K", 1e-9, _LARGEST_IMAGE),  # of textures in their segments
+    "ground": _Numbers("CB", 0, 1, _F),
 }
+_SOME_HAVE = ("border_", "stroke_", "class", "ground")  # how names of tables begin that not every model has
 _OF_POTTS = {
     "potts (beta)": _Numbers("", 0, 100),
     "potts (strength)": _Numbers("", 0, 1e4),  # nats
@@ -205,16 +214,6 @@ _OF_POTTS = {
     "potts (n_sweeps)": _Numbers("", 0, 1000, int),
     "potts (coupling)": _Numbers("", 0, 1),
 }
-_OF_BORDERS = {
-    "border_form_factors": _Numbers("PL", *_BORDER),
-    "border_form_centres": _Numbers("L", *_BORDER),
-    "border_form_offsets": _Numbers("R", *_BORDER),
-    "border_weights": _Numbers("SK", *_BORDER),
-    "border_offsets": _Numbers("K", *_BORDER),
-}
-_OF_SEEDS = {"stroke_weights": _Numbers("WMK", *_BORDER), "stroke_offsets": _Numbers("K", *_BORDER)}
-_SHARES = _Numbers("K", 1e-9, _LARGEST_IMAGE)  # of textures in their segments
-_OF_CLASSES = {"classes": _Numbers("K", 0, MOST_SEGMENTS, int), "class_shares": _SHARES}
 
 
 _OF_BANK = ("n_orientations", "bandwidth", "angular_bandwidth")
@@ -244,37 +243,41 @@ def _to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
     return values
 
 
-def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
-    """Textures from a mapping made by :func:`_to_plain_data`."""
+def _from_plain_data(values: Mapping[str, Any]) -> tuple[Textures | MergedTextures, Any]:
+    """Textures from a mapping made by :func:`_to_plain_data`, and flat background (C, n_bins) or None."""
     if "spacing_of_bank" not in values:  # before volumes
         values = {**values, "spacing_of_bank": [1.0, 1.0], "potts": [*values["potts"], 0.0]}
-    if values["kind"] != Textures.kind:
-        raise ValueError(f"kind must be {Textures.kind}, got {values['kind']!r}")
-    spacing = values["spacing_of_bank"]
-    if len(spacing) not in (2, 3) or min(spacing) != 1:
-        raise ValueError(f"spacing_of_bank must be 2 or 3 numbers from 1 on, got {list(spacing)}")
-    features = _features(values)
-    C, B, K = len(features.names), features.n_bins, len(values["profiles"])
-    if not 1 <= K <= MOST_SEGMENTS:
-        raise ValueError(f"profiles must be those of 1 to {MOST_SEGMENTS} textures, got {K}")
-    sizes = {"C": C, "B": B, "M": C * B, "K": K}
-    v = _checked(_OF_TEXTURES, values, sizes)
+    names, spacing, K = values["channel_names"], values["spacing_of_bank"], len(values["profiles"])
+    are_texts = isinstance(names, list) and all(isinstance(text, str) for text in names)
+    is_space, has_filters = len(spacing) in (2, 3) and min(spacing) == 1, values["has_filters"]
+    for is_right, sentence in (
+        (values["kind"] == Textures.kind, f"kind must be {Textures.kind}, got {values['kind']!r}"),
+        (is_space, f"spacing_of_bank must be 2 or 3 numbers from 1 on, got {list(spacing)}"),
+        (are_texts, f"channel_names must be a list of texts, got {names!r}"),
+        (isinstance(has_filters, bool), f"has_filters must be true or false, got {has_filters!r}"),
+        (1 <= K <= MOST_SEGMENTS, f"profiles must be those of 1 to {MOST_SEGMENTS} textures, got {K}"),
+    ):
+        if not is_right:
+            raise ValueError(sentence)
+    C, B = len(names), _check("n_bins", values["n_bins"], _LIMITS["n_bins"], {})
+    sizes = {"C": C, "B": B, "M": C * B, "K": K, "P": PATCH_SIZE}
+    held = [name for name in _LIMITS if name in values or not name.startswith(_SOME_HAVE)]
+    v = {name: _check(name, values[name], _LIMITS[name], sizes) for name in held}
+    features = _features(v, tuple(names), has_filters)
     for name, length in (("profiles", B), ("background", B), ("confusion", K)):
         _check_sums(name, v[name], length)
-    strokes = None
-    if "stroke_weights" in values:
-        sides = _check("stroke_sides", values["stroke_sides"], _Numbers("*", 1, _WIDEST), sizes)
-        strokes = SeedClassifier(sides, *_checked(_OF_SEEDS, values, sizes | {"W": len(sides)}).values())
-    potts = PottsSettings(*_checked(_OF_POTTS, dict(zip(_OF_POTTS, v["potts"], strict=True))).values())
+    potts = PottsSettings(*map(_check, _OF_POTTS, v["potts"], _OF_POTTS.values(), [{}] * len(_OF_POTTS)))
     about = v["profiles"], v["background"], v["cell"], potts, tuple(v["windows"].tolist())
-    borders = _borders(values, features, sizes) if "border_densities" in values else None
+    forms = values.get("border_densities")
+    borders = None if forms is None else _borders(forms, v, features, sizes)
+    of_seeds = [f"stroke_{name}" for name in SeedClassifier._fields if "stroke_weights" in values]
+    strokes = SeedClassifier(*(v[name] for name in of_seeds)) if of_seeds else None
     textures = Textures(features, *about, v["limits"], v["confusion"], borders, strokes)
     if "classes" not in values:
-        return textures
-    classes, shares = _checked(_OF_CLASSES, values, sizes).values()
-    if len(np.unique(classes)) <= classes.max():
-        raise ValueError(f"classes must be numbered without gaps, got {classes.tolist()}")
-    return MergedTextures(textures, classes, shares)
+        return textures, v.get("ground")
+    if len(np.unique(v["classes"])) <= v["classes"].max():
+        raise ValueError(f"classes must be numbered without gaps, got {v['classes'].tolist()}")
+    return MergedTextures(textures, v["classes"], v["class_shares"]), v.get("ground")
 
 
 def save_textures(
@@ -300,7 +303,7 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
     """Textures, parameters, names, flat background (C, n_bins) or None, colours by name, size of a pixel."""
     values = load_model(path)
     try:
-        textures, ground, parameters = _from_plain_data(values), None, values["parameters"]
+        (textures, ground), parameters = _from_plain_data(values), values["parameters"]
         if not isinstance(parameters, dict):
             raise ValueError(f"parameters must be a dictionary, got {parameters!r:.80}")
         if unknown := parameters.keys() - PARAMETERS.keys():
@@ -317,9 +320,6 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
         colours = values.get("colours", {})
         if not isinstance(colours, dict) or not all(_COLOUR.fullmatch(str(c)) for c in colours.values()):
             raise ValueError(f"colours must be of the form #0072b2, by names, got {colours!r:.80}")
-        if "ground" in values:
-            sizes = {"C": len(textures.features.names), "B": textures.features.n_bins}
-            ground = _check("ground", values["ground"], _Numbers("CB", 0, 1, _F), sizes)
     except KeyError as missing:
         raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
     except (TypeError, ValueError) as error:
@@ -328,20 +328,16 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
     return textures, given, names, ground, colours, size
 
 
-def _checked(
-    allowed: Mapping[str, _Numbers], values: Mapping[str, Any], sizes: Mapping[str, int] | None = None
-) -> dict[str, Any]:
-    return {name: _check(name, values[name], row, sizes or {}) for name, row in allowed.items()}
-
-
-def _check(name: str, value: Any, allowed: _Numbers, sizes: Mapping[str, int]) -> Any:
-    """Convert a number or table to its type, or raise an error that says what is wrong with it."""
+def _check(name: str, value: Any, allowed: _Numbers, sizes: dict[str, int]) -> Any:
+    """Convert a number or table to its type, or say what is wrong with it; unknown lengths become known."""
     array = np.asarray(value)
     shape = tuple(int(letter) if letter.isdecimal() else sizes.get(letter) for letter in allowed.axes)
     fits = len(array.shape) == len(shape) and all(map(lambda n, side: n in (None, side), shape, array.shape))
     if not fits or array.dtype.kind not in "uif":
         shapes = f"{shape}, got {array.dtype} of shape {array.shape}".replace("None", "any")
         raise ValueError(f"{name} must be numbers of shape {shapes}")
+    for letter, side in zip(allowed.axes.replace("*", " "), array.shape, strict=True):
+        sizes.setdefault(letter, side)
     real = array.astype(np.float64)
     outside = ~((real >= allowed.low) & (real <= allowed.high))  # True for NaN
     broken = (real != np.floor(real)) & (allowed.dtype is int)
@@ -363,22 +359,16 @@ def _check_sums(name: str, table: NDArray[np.floating], length: int) -> None:
         raise ValueError(f"{name} must sum to one, got a sum of {sums[np.abs(sums - 1).argmax()]:g}")
 
 
-def _features(values: Mapping[str, Any]) -> Features:
-    """Read the features of a model file, checked against each other before any filter is made."""
-    v = _checked(_OF_FEATURES, values)
-    names, has_filters = values["channel_names"], values["has_filters"]
-    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
-        raise ValueError(f"channel_names must be a list of texts, got {names!r}")
-    if not isinstance(has_filters, bool):
-        raise ValueError(f"has_filters must be true or false, got {has_filters!r}")
-    C, n_bands = len(names), len(v["low"])
-    spacing = tuple(map(float, v["spacing_of_bank"]))
+def _features(v: dict[str, Any], names: tuple[str, ...], has_filters: bool) -> Features:
+    """Features of checked tables, which are held against each other before any filter is made."""
+    C, n_bands, spacing = len(names), len(v["low"]), tuple(v["spacing_of_bank"].tolist())
     n_axes = len(spacing)
     n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"] if has_filters and n_axes == 2 else 0
     if n_filters > C or not C or not n_bands:
         raise ValueError(f"{C} channels of {n_bands} bands cannot hold those of {n_filters} filters")
     n_textons = v["n_bins"] if v["patch_weight"] > 0 else 0
-    v |= _checked(_OF_CHANNELS, values, {"C": C, "N": n_bands, "T": n_textons})
+    if len(v["codebook"]) != n_textons:
+        raise ValueError(f"codebook must hold {n_textons} textons, got {len(v['codebook'])}")
     if v["codebook"].shape[1] not in (_PATCH_SIZES if n_axes == 2 else [patch_side(3) ** 3]):
         raise ValueError(f"codebook must hold square patches, got {v['codebook'].shape[1]} numbers a texton")
     for name, low, high in (("low", v["low"], v["high"]), ("ranges", *v["ranges"].T)):
@@ -395,8 +385,7 @@ def _features(values: Mapping[str, Any]) -> Features:
     ranges, weights = tuple(Range(*range_) for range_ in v["ranges"].tolist()), v["channel_weights"]
     intensity = Intensity(*(v[name] for name in Intensity._fields))
     about = bank, intensity, v["illumination_sigma"], v["patch_weight"], v["value_weight"], v["n_bins"]
-    texts = tuple(names)
-    f = Features(*about, ranges, v["codebook"], texts, v["wavelengths"], weights, has_filters)
+    f = Features(*about, ranges, v["codebook"], names, v["wavelengths"], weights, has_filters)
     _check_channels(f)
     return f
 
@@ -413,13 +402,15 @@ def _check_channels(f: Features) -> None:
         raise ValueError("channel_weights must be those of the channels")
 
 
-def _borders(values: Mapping[str, Any], features: Features, sizes: dict[str, int]) -> BorderClassifier:
-    if values["border_densities"] != ["form"]:
-        raise ValueError(f"border_densities must be form, got {values['border_densities']!r}")
-    name = "border_log_profiles"
-    log_profiles = _check(name, values[name], _Numbers("*CB", -50, _ROUNDING, _F), sizes)
-    _check_sums(f"{name} (as shares)", np.exp(log_profiles), features.n_bins)
-    R, P = len(log_profiles), PATCH_SIZE
-    sizes = sizes | {"R": R, "P": P, "L": R * P, "S": n_scores(features.wavelengths, R)}
-    *density, weights, offsets = _checked(_OF_BORDERS, values, sizes).values()
-    return BorderClassifier(features, log_profiles, Density(*density), weights, offsets)
+def _borders(forms: Any, v: dict[str, Any], features: Features, sizes: dict[str, int]) -> BorderClassifier:
+    if forms != ["form"]:
+        raise ValueError(f"border_densities must be form, got {forms!r}")
+    density, log_profiles = (
+        Density(*(v[f"border_form_{name}"] for name in Density._fields)),
+        v["border_log_profiles"],
+    )
+    R, weights, offsets = len(log_profiles), v["border_weights"], v["border_offsets"]
+    if (sizes["L"], sizes["S"]) != (R * PATCH_SIZE, n_scores(features.wavelengths, R)):
+        raise ValueError(f"border tables must be those of {R} textures, got other shapes")
+    _check_sums("border_log_profiles (as shares)", np.exp(log_profiles), features.n_bins)
+    return BorderClassifier(features, log_profiles, density, weights, offsets)

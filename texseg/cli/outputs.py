@@ -328,10 +328,8 @@ def write_outputs(
 
 def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str, NDArray[np.integer]]:
     """Labels by the words for their number, where no number has half of the probability; empty elsewhere."""
-    selection = getattr(model, "selection_", None)
-    if model is None or selection is None or selection.by_values or len(pages) > 1:
-        return {}
-    if pages[0].labels is not getattr(model, "labels_", None):
+    selection, labels = (getattr(model, name, None) for name in ("selection_", "labels_"))
+    if model is None or selection is None or selection.by_values or pages[0].labels is not labels:
         return {}
     numbers: dict[int, float] = dict(zip(selection.n_segments, selection.probabilities, strict=True))
     hierarchy, best = model.hierarchy_, max(numbers.values())
