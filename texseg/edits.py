@@ -4,8 +4,6 @@ All numbers are those of the labels before the edits. Merged segments keep the s
 higher numbers go down.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +39,7 @@ class Edits(NamedTuple):
     def __bool__(self) -> bool:
         return bool(self.merge or self.names)
 
-    def __add__(self, other: Edits) -> Edits:  # type: ignore[override]
+    def __add__(self, other: "Edits") -> "Edits":  # type: ignore[override]
         return Edits(self.merge + other.merge, self.names + other.names)
 
     def classes(self, n_segments: int) -> NDArray[np.intp]:

@@ -1,7 +1,5 @@
 """The segmenter as an estimator of scikit-learn."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

@@ -3,8 +3,6 @@
 The values that are no tables stand as JSON under ``texseg`` in the metadata; nothing is ever unpickled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

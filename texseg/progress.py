@@ -3,8 +3,6 @@
 The constants are measured (``benchmarks/forecast.py``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -4,8 +4,6 @@ Inside each region the grey values are replaced by their ranks, so that every re
 histogram: the regions differ in texture only, not in brightness or contrast.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple

@@ -5,8 +5,6 @@ A call opens a crew with :func:`crew_of`; everything it runs may then share its 
 divided does not depend on their number, and so neither do the results.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

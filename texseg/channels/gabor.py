@@ -4,8 +4,6 @@ In space the Gaussians are round, so that a transfer function is a product of th
 a coarse filter, which few frequencies hold, is computed on a coarse grid.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from functools import cached_property, lru_cache

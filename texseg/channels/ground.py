@@ -5,8 +5,6 @@ calm. And filters on it reach into the textures, which creates a ring along its 
 of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from itertools import groupby

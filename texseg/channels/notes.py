@@ -1,7 +1,5 @@
 """What a user should know about the values of an image before it is divided by texture."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import Any

@@ -1,7 +1,5 @@
 """An image split into finite planes, and where it holds data."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Whether images are encoded like those a model learned from, and how to rescale them if not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

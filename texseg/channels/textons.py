@@ -4,8 +4,6 @@ Moduli keep how strong each frequency is, textons how frequencies line up. Patch
 of 1/64 between -8 and 8: sums of their products are exact in single precision, in any order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 Heavy modules are imported inside the verbs, so that ``texseg --help`` answers at once.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Many images, one after the other or side by side, and what is said; one's failure affects no other."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -122,7 +120,7 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
 
 def fit_shared(
     items: Sequence[Input], reading: ReadOptions, parameters: Any, quiet: bool, n_jobs: int | None = None
-) -> Segmenter:
+) -> "Segmenter":
     """Fit one model to an even sample of the inputs, which it forgets; print what it says."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")

@@ -1,7 +1,5 @@
 """Which files a command works on, how they are read, and what their outputs are called."""
 
-from __future__ import annotations
-
 import glob
 import itertools
 import math

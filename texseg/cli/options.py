@@ -1,7 +1,5 @@
 """Options that several verbs share; those of parameters come from their table."""
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import json
@@ -57,7 +55,7 @@ class Measured(NamedTuple):
     unit: str
     power: int
 
-    def in_pixels(self, name: str, size: PixelSize | None) -> Any:
+    def in_pixels(self, name: str, size: "PixelSize | None") -> Any:
         """Convert to pixels of some size; a whole number of an area."""
         from texseg.io.geo import relative_size
         from texseg.io.regions import PixelSize
@@ -74,7 +72,7 @@ class Measured(NamedTuple):
         return PARAMETERS[name].checked(tuple(each * math.sqrt(by[0] * by[1]) for each in self.values))
 
 
-def _lengths(text: str, end: str = "") -> list[PixelSize]:
+def _lengths(text: str, end: str = "") -> "list[PixelSize]":
     """Read lengths, each with its unit; none unless all have the same."""
     from texseg.io.geo import size_of
 
@@ -124,7 +122,7 @@ def _count(text: str, wrong: str, *others: str, least: int = 1) -> int | None:
     return None if text in others else int(number)
 
 
-def _pixel_size(text: str) -> PixelSize:
+def _pixel_size(text: str) -> "PixelSize":
     found = _lengths(text)
     if len(found) not in (1, 3):
         raise ValueError("not a length with its unit, such as 0.25um or 30m, or of voxels 2um,2um,5um")
@@ -160,7 +158,7 @@ def _channels(text: str) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def _read_edits(ctx: click.Context, param: click.Parameter, value: Any) -> Edits:
+def _read_edits(ctx: click.Context, param: click.Parameter, value: Any) -> "Edits":
     """Read edits from texts of --merge, or from the file of --edits."""
     from texseg.edits import Edits, parse_merges, read_edits
 
@@ -246,7 +244,7 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
     return given | {"edits": edits_of(options, options["n_segments"])}
 
 
-def edits_of(options: dict[str, Any], K: int | None) -> Edits:
+def edits_of(options: dict[str, Any], K: int | None) -> "Edits":
     """Pick the edits of the segments; those of segments beyond their number are refused before any work."""
     from texseg.edits import Edits
 

@@ -1,7 +1,5 @@
 """What `texseg score` compares: labels and the truths of one annotator or several, by number and by name."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What reaches the terminal: texts made safe, streams that never fail, signals that end a command."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -3,8 +3,6 @@
 Sides and sigmas are one number, or one for each axis; where they are 1 or 0, nothing happens along the axis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

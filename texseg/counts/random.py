@@ -1,7 +1,5 @@
 """One kind of random number generator, whatever kind of seed was given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Every cluster keeps a tentative split into two halves; gains of splits and losses of merges are changes of F.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """EM at one temperature: F never rises; steps end when it hardly falls or held-out data stop improving."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Images of any type as viewable pictures, and the one overlay: tint, outlines and numbers of segments."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ unfinished lies in a hidden folder of its own, whose name nobody can foresee. A 
 is texseg's and in use: what a killed run left is known by that file, whose lock is free then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -4,8 +4,6 @@ The tags are copied as they are: the label image names the same coordinate syste
 is, and no GIS library is needed.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import re
@@ -51,11 +49,11 @@ class Affine(NamedTuple):
         """Coordinates of a place in the image; (0, 0) is the outer corner of the first pixel."""
         return self.a * column + self.b * row + self.c, self.d * column + self.e * row + self.f
 
-    def enlarged(self, down: float, across: float) -> Affine:
+    def enlarged(self, down: float, across: float) -> "Affine":
         """Return the map of an image whose pixels are so many times longer and wider."""
         return Affine(self.a * across, self.b * down, self.c, self.d * across, self.e * down, self.f)
 
-    def shifted(self, columns: float, rows: float) -> Affine:
+    def shifted(self, columns: float, rows: float) -> "Affine":
         """Return the same map with its origin moved by so many columns and rows."""
         x, y = self(columns, rows)
         return self._replace(c=x, f=y)
@@ -109,7 +107,7 @@ class Georeference(NamedTuple):
             return None
         return PixelSize(math.hypot(affine.b, affine.e), math.hypot(affine.a, affine.d), unit)
 
-    def moved(self, affine: Affine) -> Georeference:
+    def moved(self, affine: Affine) -> "Georeference":
         """Return the same system with another map."""
         half = 0.5 if self._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else 0.0
         placed = georeference_of(affine.shifted(half, half), None)

@@ -1,7 +1,5 @@
 """What an image file, and those next to it, say before a pixel is decoded."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ for the picture that it announces is refused. Pillow's plugins are used directly
 consult the process-wide limit ``MAX_IMAGE_PIXELS``, which belongs to the user, not to this library.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import warnings

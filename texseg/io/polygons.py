@@ -1,7 +1,5 @@
 """Outlines of label regions, exact along the edges of pixels, and as GeoJSON."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

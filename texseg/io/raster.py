@@ -4,8 +4,6 @@ Nothing is unpickled, and GDAL opens only formats whose files hold their own pix
 with external data, ...) may name files of other folders or addresses, which it would open in silence.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

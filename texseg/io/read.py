@@ -6,8 +6,6 @@ upright. What is read window by window is what is read as a whole. Files next to
 alpha and the values for "no data" are settled here, whatever the format.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading
@@ -248,7 +246,7 @@ class Source:
             indices = self._stored.decode_indices()
         return None if indices is None else upright(indices, self.header.orientation)
 
-    def _mask_beside(self, path: Path, shape: tuple[int, int]) -> Source | None:
+    def _mask_beside(self, path: Path, shape: tuple[int, int]) -> "Source | None":
         """Open GDAL's ``.msk``; one that does not fit is reported and ignored."""
         try:
             mask = self._files.enter_context(open_source(path, alone=True))

@@ -1,7 +1,5 @@
 """Seeds from a file: a label image, or GeoJSON drawn in a viewer or a geographic information system."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import warnings

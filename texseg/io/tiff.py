@@ -5,8 +5,6 @@ tifffile trusts what a file announces (numbers of pages, strips, bytes of text);
 the cost of reading is limited before, from the tables and the headers of pictures inside.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -5,8 +5,6 @@ For `log_density` there are two leading axes, (points or 1, components), so that
 components of its own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 

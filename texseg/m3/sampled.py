@@ -1,7 +1,5 @@
 """What the two sampled models share: predictions from kept samples, starts, and checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from itertools import combinations

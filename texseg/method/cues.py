@@ -9,8 +9,6 @@ regression, in which an image counts by how far apart the two maps are. Pictures
 texture: labels that explain nearly all of their values are taken at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One numbering of the textures of models that were learned apart, by the distances of their profiles."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -20,8 +20,6 @@ maps: one minus the adjusted Rand index of the two levels of the tree. So a numb
 small corner costs little more than one half, and being off by one is cheaper than being off by four.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -10,8 +10,6 @@ An SMM whose ``K L`` aspects share K distributions over rows and L over columns.
     q_lj   ~ sum_i n_ij sum_k R_ijkl                     (Eq. 19)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 

@@ -16,8 +16,6 @@ that is held fixed (Eq. 45). Hard assignments (Eq. 44) take the largest instead,
 information ``sum_kl pi_kl log c_kl`` between the clusters.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """Any model of the family as a segmenter of sites, for comparison with the default."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Composites: images made of an image's own segments, whose borders are known to the pixel."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ can no longer form a cluster of their own. Filters of long wavelength reach acro
 weight here.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import cv2

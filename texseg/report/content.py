@@ -1,7 +1,5 @@
 """What a report tells about a segmentation, as plain data for the page."""
 
-from __future__ import annotations
-
 import math
 from base64 import b64encode
 from collections.abc import Iterator, Sequence

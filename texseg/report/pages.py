@@ -1,7 +1,5 @@
 """The pages: a report about one segmentation, and the index of several."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Pictures as data URIs, small enough to send by mail."""
 
-from __future__ import annotations
-
 import math
 from base64 import b64encode
 from io import BytesIO

@@ -1,7 +1,5 @@
 """A page for walking down the tree of a hierarchical clustering and finding its rows by words."""
 
-from __future__ import annotations
-
 import os
 from base64 import b64encode
 from html import escape
