@@ -18,8 +18,6 @@ from texseg.io.regions import printable_name
 from texseg.method.seeds import painted_cells
 from texseg.method.textures import MergedTextures
 
-__all__ = ["Editable", "Edits", "Labels", "Values", "checked_edits", "parse_merges", "read_edits"]
-
 Labels = NDArray[np.int32] | Any
 """Of one image; a list of them of several. `Any` spares users of type checkers to rule out what they know."""
 

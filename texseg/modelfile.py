@@ -29,8 +29,6 @@ from texseg.method.textures import MergedTextures, Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 
-__all__ = ["ModelFileError", "load_model", "read_textures", "save_model", "save_textures"]
-
 _LARGEST = 1e300  # of images' values, their differences and limits: no difference of two is infinite
 _PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
 _LONGEST_HALO = 4096  # pixels; a filter with this reach takes a gigabyte

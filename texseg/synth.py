@@ -267,15 +267,11 @@ def _draw_voronoi(n_segments: int, shape: tuple[int, ...], rng: np.random.Genera
         for axis in range(n_axes):
             sums = np.bincount(nearest, weights=coarse[:, axis], minlength=n_segments)
             sites[:, axis] = np.divide(sums, counts, out=sites[:, axis].copy(), where=counts > 0)
-    bent = grid + _smooth_displacement(shape, rng).reshape(n_axes, -1).T
-    return cKDTree(sites).query(bent)[1].reshape(shape) + 1
-
-
-def _smooth_displacement(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw a random displacement (axes, ...) of every pixel, smooth enough not to tear regions apart."""
-    side, n_axes = min(shape), len(shape)
+    side = min(shape)  # every pixel is displaced, smoothly enough not to tear regions apart
     noise = ndimage.gaussian_filter(rng.normal(size=(n_axes, *shape)), (0, *[side / 20] * n_axes))
-    return 0.025 * side * noise / noise.std(axis=tuple(range(1, n_axes + 1)), keepdims=True)
+    displaced = 0.025 * side * noise / noise.std(axis=tuple(range(1, n_axes + 1)), keepdims=True)
+    bent = grid + displaced.reshape(n_axes, -1).T
+    return cKDTree(sites).query(bent)[1].reshape(shape) + 1
 
 
 def _draw_scattered(n_segments: int, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:

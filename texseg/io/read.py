@@ -11,12 +11,12 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ class SourceOptions:
                     raise TypeError(f"{name} must be a whole number or None, got {value!r}")
 
 
-class Source:
+class Source(AbstractContextManager["Source"]):
     """An image file that is open, upright, made by :func:`open_source`. Several threads may read."""
 
     too_large: ImageTooLargeError | None = None  # why it must not be read whole, if it must not
@@ -262,9 +262,6 @@ class Source:
         mask, bands = self._reading.mask, self._reading.bands
         mask, bands = mask and Path(mask).absolute(), bands and tuple(bands)
         return _opened_again, (self._path.absolute(), replace(self._reading, mask=mask, bands=bands))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._close()

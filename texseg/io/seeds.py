@@ -18,8 +18,6 @@ from texseg.io.geo import Georeference, to_longitude_latitude
 from texseg.io.read import LabelPicture, failures_named, read_label_picture
 from texseg.io.regions import Labels
 
-__all__ = ["Seeds", "count_up", "read_seed_file"]
-
 _MOST_UNPAINTED = 14
 """Most numbers of classes that strokes may skip, as many as a fit finds by itself: where more are
 missing, the numbers are the grey values of a paint program."""
