@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from texseg import progress
+from texseg.blocks import expected_by_blocks
 from texseg.cli.inputs import describe
 from texseg.io.write import write_labels
 from texseg.parameters import PRESETS
-from texseg.progress import expected_by_blocks, expected_memory, expected_seconds
+from texseg.progress import expected_memory, expected_seconds
 
 SIDES = (64, 256, 512, 1024, 4096)
 
@@ -59,9 +60,9 @@ def test_what_does_not_fit_into_memory_is_forecast_by_blocks(tmp_path, monkeypat
     monkeypatch.setattr("texseg.cli.inputs.free_memory", lambda: 10**7)
     found = describe(tmp_path / "image.png", 5, "default")
     assert found["read"] == "by blocks"
-    small, large = (expected_by_blocks((side, side), n_segments=5) for side in (4000, 40000))
+    small, large = (expected_by_blocks((side, side), 1, 5, "default") for side in (4000, 40000))
     assert small[0] == large[0] and large[1] > 50 * small[1]
-    assert expected_by_blocks((4000, 4000), n_threads=8)[0] > 2 * small[0]
+    assert expected_by_blocks((4000, 4000), 1, None, "default", 8)[0] > 2 * small[0]
 
 
 def test_a_file_is_described_for_a_preset(tmp_path):

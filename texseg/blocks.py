@@ -26,11 +26,18 @@ from texseg.counts.axes import connected_parts, of_each, shortened
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
-from texseg.method.sampling import SceneSample, crop_count, read_crops, sample_windows, valid_pixels
+from texseg.method.sampling import (
+    SceneSample,
+    crop_count,
+    read_crops,
+    sample_windows,
+    usual_crops,
+    valid_pixels,
+)
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
 from texseg.pixels.joining import BlockParts, joined_labels
-from texseg.progress import expected_memory, free_memory
+from texseg.progress import expected_memory, expected_seconds, free_memory, seconds_of_labelling
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 
 SIDE = 1024
@@ -41,6 +48,8 @@ SIDE_IN_SPACE = 168
 
 PLANES = 18
 """Planes of a stack in a block, and of its margin: the prior couples no more."""
+
+_MARGINS = {2: 288, 3: 96}  # pixels on both sides of a block together, by default
 
 SHARD = 16  # blocks side by side, whose labels one file of a zarr array holds
 
@@ -134,6 +143,21 @@ class BlockPlan:
             slice(max(0, at * side - margin), min(length, (at + 1) * side + margin))
             for at, length, side, margin in zip(place, self.shape, self.sides, self.margins, strict=True)
         )
+
+
+def expected_by_blocks(
+    shape: Sequence[int], n_channels: int, n_segments: int | None, preset: str, n_threads: int = 1
+) -> tuple[float, float]:
+    """Bytes, and seconds of all threads together, for what is read by blocks, whatever its size."""
+    n, about = len(shape), (n_channels, n_segments, preset, len(shape))
+    crops, crop = usual_crops(n)
+    side, margins = (SIDE if n == 2 else SIDE_IN_SPACE), _MARGINS[n]
+    learning = expected_memory(crops * crop**n, *about)
+    labelling = n_threads * expected_memory((side + margins) ** n, *about)
+    seconds = expected_seconds((round(crops ** (1 / n) * crop),) * n, n_segments, preset, n_channels)
+    again = margins if n == 3 else 0  # of volumes, margins count
+    read = math.prod(length + (length - 1) // side * again for length in shape)
+    return max(learning, labelling), seconds + seconds_of_labelling(read, n)
 
 
 def plan_blocks(

@@ -30,9 +30,6 @@ _COSTS = {  # of the phases of a fit, in their order, as measured on images of 5
     "pixels": 0.15,
 }
 _PRESETS = ("default", "plain")
-_LEARNED_FROM = {2: 16 * 512**2, 3: 8 * 96**3}  # pixels of crops, by the number of axes
-_BLOCK_WITH_MARGIN = {2: 1312**2, 3: 264**3}  # pixels
-_BLOCK_IN_SPACE, _MARGINS_IN_SPACE = 168, 96  # voxels, along each axis
 _IN_SPACE = 1.15  # times the memory of a pixel that a voxel takes ...
 _LONGER_IN_SPACE = 2.5  # ... and of the time; to label it alone, against a pixel's:
 _LABELLED_IN_SPACE = 2.5
@@ -84,24 +81,10 @@ def expected_seconds(
     return trials * _seconds_of_a_trial()
 
 
-def expected_by_blocks(
-    shape: Sequence[int],
-    n_channels: int = 1,
-    n_segments: int | None = None,
-    preset: str = "default",
-    n_threads: int = 1,
-) -> tuple[float, float]:
-    """Bytes, and seconds of all threads together, for what is read by blocks, whatever its size."""
-    n_axes, about = len(shape), (n_channels, n_segments, preset, len(shape))
-    learning = expected_memory(_LEARNED_FROM[n_axes], *about)
-    labelling = n_threads * expected_memory(_BLOCK_WITH_MARGIN[n_axes], *about)
-    side = round(_LEARNED_FROM[n_axes] ** (1 / n_axes))
-    seconds = expected_seconds((side,) * n_axes, n_segments, preset, n_channels)
-    trials = (_PER_MEGAPIXEL + _LOOKED_AT) * math.prod(shape) / 1e6
-    if n_axes == 3:  # margins are read again
-        read = [length + (length - 1) // _BLOCK_IN_SPACE * _MARGINS_IN_SPACE for length in shape]
-        trials = _LABELLED_IN_SPACE * _PER_MEGAPIXEL * math.prod(read) / 1e6
-    return max(learning, labelling), seconds + trials * _seconds_of_a_trial()
+def seconds_of_labelling(n_pixels: int, n_axes: int = 2) -> float:
+    """Seconds of all threads together that labelling so many pixels by blocks takes; of voxels, all read."""
+    trials = _PER_MEGAPIXEL + _LOOKED_AT if n_axes == 2 else _LABELLED_IN_SPACE * _PER_MEGAPIXEL
+    return trials * n_pixels / 1e6 * _seconds_of_a_trial()
 
 
 def costs_of(settings: Any) -> dict[str, float]:

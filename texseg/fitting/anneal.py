@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from texseg.counts.matrix import CountMatrix, groups_of
-from texseg.fitting.assignment import Floats
+from texseg.fitting.assignment import Weights
 from texseg.fitting.moves import (
     MOVES,
     Growing,
@@ -59,7 +59,7 @@ def geometric_schedule(start: float, stop: float, factor: float = 0.8) -> list[f
 
 
 def critical_beta(
-    model: Any, n: CountMatrix, rng: np.random.RandomState, row_weights: Floats | None = None
+    model: Any, n: CountMatrix, rng: np.random.RandomState, row_weights: Weights = None
 ) -> float:
     """Inverse temperature of the first phase transition: below it there is only one profile; may be inf."""
     everything = np.ones((n.shape[0], 1), dtype=np.float32)
@@ -83,7 +83,7 @@ def anneal(
     growth: str | None = None,
     validation: Callable[[Any, Any], float] | None = None,
     patience: int | None = None,
-    row_weights: Floats | None = None,
+    row_weights: Weights = None,
     over_relax: bool = True,
     perturbation: float = 0.01,
     tol: float = 1e-5,
@@ -140,7 +140,7 @@ def grow(
     rng: np.random.RandomState,
     beta: float = 1.0,
     n_extra: int = 3,
-    row_weights: Floats | None = None,
+    row_weights: Weights = None,
     max_moves: int = MOVES,
     settle_steps: int = 6,
     doubling: bool = False,
@@ -176,7 +176,7 @@ def merge_down(
     n_clusters: int,
     *,
     beta: float = 1.0,
-    row_weights: Floats | None = None,
+    row_weights: Weights = None,
     settle_steps: int = 6,
 ) -> Any:
     """Merge the pairs of clusters that lose least, again and again, until ``n_clusters`` are left."""

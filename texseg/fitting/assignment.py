@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import cv2
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from texseg.threads import kernels, side_by_side
 
 Floats = NDArray[np.floating]
+Weights: TypeAlias = Floats | None  # (N,), how many sites each row stands for; None where each is one
 
 SETTLING_SWEEPS = 12  # mean-field sweeps after which a map hardly changes when the profiles are fixed
 
@@ -45,16 +46,11 @@ class Posterior(Protocol):
     """What the models and the driver need from a policy."""
 
     def __call__(
-        self,
-        scores: Floats,
-        beta: float,
-        weights: Floats,
-        previous: Floats | None = None,
-        row_weights: Floats | None = None,
+        self, scores: Floats, beta: float, weights: Floats, previous: Any = None, row_weights: Weights = None
     ) -> Assignment:
         """Turn the scores (N, ..., K) into posteriors (N, ..., K) and their free energy."""
 
-    def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
+    def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
         """Return every cluster's part (K,) of the prior's term of F, at the best mixing proportions."""
 
 
@@ -110,19 +106,14 @@ class SoftMax:
     """Posterior probabilities of a mixture with mixing proportions ([1] Eq. 29 and 60)."""
 
     def __call__(
-        self,
-        scores: Floats,
-        beta: float,
-        weights: Floats,
-        previous: Floats | None = None,
-        row_weights: Floats | None = None,
+        self, scores: Floats, beta: float, weights: Floats, previous: Any = None, row_weights: Weights = None
     ) -> Assignment:
         """Return ``Q ~ weights exp(beta scores)``, which minimises F, and F = -sum of the log sums."""
         prior = np.log(np.maximum(weights, _TINY)).astype(scores.dtype)
         Q, log_sums = soft_max(beta * scores + prior)
         return Assignment(Q, -_weighted_sum(log_sums, row_weights))
 
-    def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
+    def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
         """``sum_i c_i Q_ik log(Q_ik / rho_k)`` with the best ``rho``, shape (K,)."""
         c = np.ones(len(posteriors)) if row_weights is None else np.asarray(row_weights, float)
         sizes = c @ posteriors
@@ -134,12 +125,7 @@ class ArgMax:
     """Hard assignments to the cluster with the largest score ([1] Eq. 23); ties go to the first."""
 
     def __call__(
-        self,
-        scores: Floats,
-        beta: float,
-        weights: Floats,
-        previous: Floats | None = None,
-        row_weights: Floats | None = None,
+        self, scores: Floats, beta: float, weights: Floats, previous: Any = None, row_weights: Weights = None
     ) -> Assignment:
         """Return one-hot rows; F is ``-beta`` times the sum of the largest scores."""
         best = scores.argmax(axis=-1)[..., None]
@@ -148,7 +134,7 @@ class ArgMax:
         largest = np.take_along_axis(scores, best, axis=-1)[..., 0]
         return Assignment(Q, -beta * _weighted_sum(largest, row_weights))
 
-    def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
+    def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
         """Zeros (K,): without mixing proportions and entropy only the likelihood counts."""
         return np.zeros(posteriors.shape[1])
 
@@ -198,12 +184,7 @@ class PottsField:
         self.presence = presence
 
     def __call__(
-        self,
-        scores: Floats,
-        beta: float,
-        weights: Floats,
-        previous: Floats | None = None,
-        row_weights: Floats | None = None,
+        self, scores: Floats, beta: float, weights: Floats, previous: Any = None, row_weights: Weights = None
     ) -> Assignment:
         """Sweep from ``previous`` (if None, from the posteriors that ignore neighbours)."""
         presence = self._presence(row_weights, scores.dtype)
@@ -226,12 +207,12 @@ class PottsField:
             np.einsum("...kn,...kn->...n", planes, surprise - 0.5 * pull(planes), out=energies)
         return Assignment(_sites_first(planes), _weighted_sum(_sites_first(energies), row_weights))
 
-    def field(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
+    def field(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
         """``strength * G Q`` (N, ..., K): what the neighbours of every site add to its scores."""
         planes = self._field(_planes(posteriors), self._presence(row_weights, posteriors.dtype))
         return _sites_first(planes)
 
-    def _presence(self, row_weights: Floats | None, dtype: np.dtype) -> Floats | None:
+    def _presence(self, row_weights: Weights, dtype: np.dtype) -> Floats | None:
         if self.presence is not None or row_weights is None:
             return self.presence
         return (row_weights / max(float(np.max(row_weights)), _TINY)).astype(dtype)
@@ -266,7 +247,7 @@ class PottsField:
             start = place.stop
         out *= self.strength
 
-    def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
+    def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
         """``sum_i c_i [Q log Q - 1/2 Q field]`` of every cluster, shape (K,)."""
         c = np.ones(len(posteriors)) if row_weights is None else np.asarray(row_weights, float)
         surprise = np.log(np.maximum(posteriors, _TINY)) - 0.5 * self.field(posteriors, row_weights)
@@ -299,7 +280,7 @@ def _sites_first(planes: Floats) -> Floats:
     return planes.transpose(-1, *range(planes.ndim - 1))
 
 
-def _weighted_sum(values: Floats, row_weights: Floats | None) -> Any:
+def _weighted_sum(values: Floats, row_weights: Weights) -> Any:
     """Sum over the sites (N, ...); a number for one run, an array (S,) for several."""
     values = values.astype(np.float64)
     total = values.sum(axis=0) if row_weights is None else np.asarray(row_weights, np.float64) @ values

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from texseg.counts.matrix import CountMatrix, groups_of
-from texseg.fitting.assignment import Floats
+from texseg.fitting.assignment import Floats, Weights
 
 ETA_GROWTH = 1.4  # factor by which over-relaxation grows while it succeeds
 
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
     model: Any
     n: CountMatrix
     beta: float
-    row_weights: Floats | None
+    row_weights: Weights
 
     def step(self, params: Any, posteriors: Any) -> Any:
         """One EM iteration."""

@@ -109,13 +109,18 @@ class _Survey(NamedTuple):
         return 1 - self.tables @ self.tables[which].T
 
 
+def usual_crops(n_axes: int) -> tuple[int, int]:
+    """Most crops that textures are learned from, and their side."""
+    return (CROPS, CROP_SIDE) if n_axes == 2 else (CROPS_IN_SPACE, CROP_SIDE_IN_SPACE)
+
+
 def crop_count(memory: int | None, n_channels: int, n_axes: int = 2) -> int:
     """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
-    most, size = (CROPS, CROP_SIDE**2) if n_axes == 2 else (CROPS_IN_SPACE, CROP_SIDE_IN_SPACE**3)
+    most, side = usual_crops(n_axes)
     fitting = [
         n
         for n in range(1 if memory is not None else most, most + 1)
-        if expected_memory(n * size, n_channels, n_axes=n_axes) <= (memory or math.inf)
+        if expected_memory(n * side**n_axes, n_channels, n_axes=n_axes) <= (memory or math.inf)
     ]
     return max(fitting, default=1)
 

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from texseg.counts.blocks import scale_rows
 from texseg.counts.matrix import CountMatrix, groups_of, row_totals
-from texseg.fitting.assignment import Floats, Posterior, SoftMax
+from texseg.fitting.assignment import Floats, Posterior, SoftMax, Weights
 
 Labels = NDArray[np.intp]
 Rng = np.random.RandomState
 Allowed: TypeAlias = tuple[str, bool, str]  # name of a setting, whether it is allowed, and what would be
-Weights: TypeAlias = Floats | None  # (N,), how many sites each row stands for; None where each is one
 
 FLOOR = 1e-12  # probabilities below this count as this much inside logarithms, so that no count is impossible
 RELAX_FLOOR = 0.5  # least share of the plain step's probability after an over-relaxed one
