@@ -104,7 +104,8 @@ def forecast(cost: str, preset: str, found: dict[str, float]) -> float:
     if cost == "trials":
         return progress.expected_seconds(shape, n_segments, preset, channels)
     has_report = cost == "report"
-    return progress.expected_memory(shape[0] * shape[1], channels, n_segments, preset, has_report=has_report)
+    about = channels, n_segments, preset, 2, has_report, max(shape)
+    return progress.expected_memory(shape[0] * shape[1], *about)
 
 
 def fitted(constants: str, ratios: Callable[[], NDArray[np.float64]]) -> tuple[float, ...]:

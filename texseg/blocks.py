@@ -26,14 +26,7 @@ from texseg.counts.axes import connected_parts, of_each, shortened
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
-from texseg.method.sampling import (
-    SceneSample,
-    crop_count,
-    read_crops,
-    sample_windows,
-    usual_crops,
-    valid_pixels,
-)
+from texseg.method.sampling import SceneSample, crop_count, crops_in, read_crops, sample_windows, valid_pixels
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
 from texseg.pixels.joining import BlockParts, joined_labels
@@ -150,7 +143,7 @@ def expected_by_blocks(
 ) -> tuple[float, float]:
     """Bytes, and seconds of all threads together, for what is read by blocks, whatever its size."""
     n, about = len(shape), (n_channels, n_segments, preset, len(shape))
-    crops, crop = usual_crops(n)
+    crops, crop = crops_in(n)
     side, margins = (SIDE if n == 2 else SIDE_IN_SPACE), _MARGINS[n]
     learning = expected_memory(crops * crop**n, *about)
     labelling = n_threads * expected_memory((side + margins) ** n, *about)

@@ -37,8 +37,9 @@ _PER_MEGAPIXEL = 120.0  # trials, for labelling blocks ...
 _LOOKED_AT = 10.0  # ... and for the look at all of it from which crops are chosen
 # Fitted to runs. Bytes of the search, with each channel more, share of each segment, pixels at which it takes
 # half, a power; once, of a pixel, with each channel more; factors of "plain"; of a report: factor, a pixel.
-_BYTES = (49e6, 0.92e6, 0.0784, 41e3, 1.72, 0.57e6, 46.0, 11.5, 0.742, 1.11, 1.43, 215.0)
+_BYTES = (81.6e6, 0.624e6, 0.0236, 91.5e3, 1.29, 0.57e6, 46.0, 11.5, 0.765, 1.11, 1.4, 215.0)
 _BYTES_OF_A_SEGMENT = 6.5  # of a pixel
+_OF_NARROW = 0.46  # power of a narrow image's share of the square around it
 # Trials once, times pixels to a power, of a megapixel, with each channel more; shares of a segment below five
 # and above; factors of "plain", and where the number is chosen.
 _TRIALS_OF = (34.1, 0.221, 134.0, 0.223, 0.0035, 0.068, 0.58, 1.14)
@@ -51,20 +52,27 @@ def expected_memory(
     preset: str = "default",
     n_axes: int = 2,
     has_report: bool = False,
+    longest: int = 0,
 ) -> float:
     """Bytes at most that segmenting images of so many pixels in all takes, besides the imported libraries.
 
-    Of volumes, with three axes, they are voxels.
+    Of volumes, with three axes, they are voxels. A ``longest`` side that is known tells of a narrow image.
     """
     _check_preset(preset)
     search, of_channel, share, half, power, once, pixel, of_channels, *plain, of_report, report = _BYTES
     more, K, factors = n_channels - 1, n_segments or TYPICAL_SEGMENTS, plain if preset == "plain" else (1, 1)
     searching = (search + of_channel * more) * (1 + share * K) * (n_pixels / (n_pixels + half)) ** power
+    searching *= _narrower(n_pixels, longest)
     labelling = once + n_pixels * (pixel + _BYTES_OF_A_SEGMENT * K + of_channels * more)
     most = [searching * factors[0], labelling * factors[1]]
     if has_report:
         most = [most[0] * of_report, most[1], n_pixels * report]
     return max(most) * (1.0 if n_axes == 2 else _IN_SPACE)
+
+
+def _narrower(n_pixels: int, longest: int) -> float:
+    """Cost of the search in an image, relative to a square: cells follow the longer side."""
+    return min(1.0, n_pixels / max(1, longest) ** 2) ** _OF_NARROW
 
 
 def expected_seconds(
@@ -75,6 +83,7 @@ def expected_seconds(
     once, power, megapixel, of_channel, below, above, plain, chosen = _TRIALS_OF
     n_pixels, beyond = math.prod(shape), (n_segments or TYPICAL_SEGMENTS) - TYPICAL_SEGMENTS
     megapixel *= (1.0 if len(shape) == 2 else _LONGER_IN_SPACE) * (1 + of_channel * (n_channels - 1))
+    once *= _narrower(n_pixels, max(shape)) if len(shape) == 2 else 1.0
     trials = once * min(1.0, n_pixels / _TRIAL_SIDE**2) ** power + megapixel * n_pixels / 1e6
     trials *= (1 + beyond * (below if beyond < 0 else above)) * (chosen if n_segments is None else 1.0)
     trials *= (_WITHOUT_COMPILER if kernels is None else 1.0) * (plain if preset == "plain" else 1.0)

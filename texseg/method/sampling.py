@@ -109,14 +109,14 @@ class _Survey(NamedTuple):
         return 1 - self.tables @ self.tables[which].T
 
 
-def usual_crops(n_axes: int) -> tuple[int, int]:
+def crops_in(n_axes: int) -> tuple[int, int]:
     """Most crops that textures are learned from, and their side."""
     return (CROPS, CROP_SIDE) if n_axes == 2 else (CROPS_IN_SPACE, CROP_SIDE_IN_SPACE)
 
 
 def crop_count(memory: int | None, n_channels: int, n_axes: int = 2) -> int:
     """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
-    most, side = usual_crops(n_axes)
+    most, side = crops_in(n_axes)
     fitting = [
         n
         for n in range(1 if memory is not None else most, most + 1)
