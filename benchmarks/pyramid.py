@@ -42,6 +42,11 @@ class ChannelCounts(CountOperator):
         return sparse.csr_array(self.table[wanted.start : wanted.stop : wanted.step])
 
 
+def parent_of(grid: CellGrid) -> NDArray[np.intp]:
+    """Index of every pixel's cell, shape (pixels,), row-major."""
+    return grid.to_pixels(np.arange(grid.n_cells)).ravel()
+
+
 class Aggregate(NamedTuple):
     """What :func:`aggregate` returns: the coarse counts and how many fine rows each coarse row sums."""
 
@@ -157,7 +162,7 @@ def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
             table = aggregate(explicit, _cell_parent(base, grid), grid.n_cells).counts
             counts: CountMatrix = ChannelCounts(table, n.groups)
         else:
-            counts = n if cell == 1 else aggregate(n, grid.parent(), grid.n_cells).counts
+            counts = n if cell == 1 else aggregate(n, parent_of(grid), grid.n_cells).counts
         yield PyramidLevel(counts, sizes, parent, grid.shape)
         above, cell = grid, cell // 2
 

@@ -101,6 +101,7 @@ def test_what_no_texture_explains_and_confidence(image, model):
     assert np.mean(labels == whole) > 0.999
     own = np.take_along_axis(model.predict_proba(strange), np.minimum(labels, 2)[..., None] - 1, axis=2)
     assert np.mean(abs(confidence - own[..., 0])[labels < 3] < 0.01) > 0.99
+    assert not confidence[labels == 3].any()
 
 
 def test_the_plain_path_by_blocks(image):

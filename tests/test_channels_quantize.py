@@ -35,6 +35,13 @@ def test_every_bin_count_up_to_256_fits(n_bins):
     assert np.unique(bins).tolist() == list(range(n_bins))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_a_gain_and_an_offset_change_no_unit_value(dtype):
+    x = values().astype(dtype)
+    unit = to_unit(x, Range(0.0, 61.3))
+    np.testing.assert_array_equal(unit, to_unit(0.7 * x.astype(float) + 0.3, Range(0.3, 43.21)))
+
+
 @pytest.mark.parametrize("range_", [Range(3.0, 3.0), Range(0.0, 0.0)])
 def test_a_range_without_extent_gives_the_first_bin(range_):
     assert not quantize(values(), range_).any()

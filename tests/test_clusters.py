@@ -232,6 +232,16 @@ def test_what_fits_worst_is_a_start_where_annealing_divides_the_background(monke
     assert agree(scores_of(search.cells, search.of_number(2)).argmax(axis=1), region)
 
 
+def test_the_cells_of_a_rare_texture_are_found_and_in_its_absence_none():
+    halves = np.mgrid[:32, :32][1] // 16
+    region = halves.copy()
+    region[4:11, 20:27] = 2
+    search = search_of(region, n_draws=40)
+    np.testing.assert_array_equal(search.unlike(profiles_of(halves, search.cells)), (region == 2).ravel())
+    search = search_of(halves, n_draws=40)
+    assert search.unlike(profiles_of(halves, search.cells)) is None
+
+
 def test_one_cluster_needs_no_search():
     search = search_of(regions())
     (profile,) = search.of_number(1)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from benchmarks.pyramid import ChannelCounts, aggregate, coarse_to_fine, pyramid
+from benchmarks.pyramid import ChannelCounts, aggregate, coarse_to_fine, parent_of, pyramid
 from texseg.counts.grid import cell_counts, cell_grid, stacked, window_means
 from texseg.counts.matrix import WindowedCounts, column_totals, is_implicit
 from texseg.fitting.anneal import anneal
@@ -45,7 +45,7 @@ def test_cells_partition_the_image(H, W, cell, seed, masked):
     rng = np.random.default_rng(seed)
     mask = rng.random((H, W)) < 0.6 if masked else None
     grid = cell_grid((H, W), cell, mask)
-    parent = grid.parent()
+    parent = parent_of(grid)
     assert grid.shape == (-(-H // cell), -(-W // cell))
     assert grid.n_cells == len(grid.sizes)
     valid = np.ones(H * W) if mask is None else mask.ravel().astype(float)
@@ -76,7 +76,7 @@ def test_cell_counts_are_aggregated_counts_of_bare_pixels():
     bins, mask = scene(masked=True)
     grid = cell_grid((45, 38), 8, mask)
     bare = WindowedCounts(bins, 1, n_bins=N_BINS, mask=mask)
-    expected = aggregate(bare, grid.parent(), grid.n_cells).counts @ np.eye(15)
+    expected = aggregate(bare, parent_of(grid), grid.n_cells).counts @ np.eye(15)
     table = cell_counts(bins, grid, N_BINS, mask)
     np.testing.assert_allclose(table * 64, expected, rtol=1e-5, atol=1e-4)
 
@@ -209,7 +209,7 @@ def test_no_bare_em_step_raises_the_free_energy(kind):
     sizes = None
     if kind == "aggregated":
         grid = cell_grid((45, 38), 4)
-        counts, sizes = aggregate(n, grid.parent())
+        counts, sizes = aggregate(n, parent_of(grid))
     else:
         counts = kinds_of(n)[kind]
     model, beta, Q, energies = HistogramClustering(), 6.0, None, []
@@ -236,7 +236,7 @@ def test_free_energy_never_rises_at_fixed_temperature(kind, growth):
     if kind == "levels":
         levels = [(level.counts, level.sizes) for level in pyramid(n, 16)]
     elif kind == "aggregated":
-        levels = [(aggregate(n, cell_grid((45, 38), 4).parent()).counts, None)]
+        levels = [(aggregate(n, parent_of(cell_grid((45, 38), 4))).counts, None)]
     else:
         levels = [(kinds_of(n)[kind], None)]
     states = list(
@@ -261,7 +261,7 @@ def test_free_energy_never_rises_at_fixed_temperature(kind, growth):
 def test_free_energy_never_rises_under_a_potts_prior(side):
     n = counts_of()
     grid = cell_grid((45, 38), side)
-    counts = aggregate(n, grid.parent()).counts
+    counts = aggregate(n, parent_of(grid)).counts
     model = HistogramClustering(PottsField(grid.shape, strength=5.0))
     states = list(
         anneal(

@@ -83,6 +83,7 @@ def test_cluster_terms_add_up_to_the_priors_term(policy):
         G = gaussian_matrix((6, 10), 1.5)
         expected = naive.potts_free_energy(np.zeros_like(Q), Q, 1.0, 2.0, G)
     assert terms.sum() == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    np.testing.assert_allclose(policy.cluster_terms(Q, np.full(len(Q), 2.0)), 2 * terms, rtol=1e-6)
 
 
 def test_potts_field_is_a_dense_gaussian_neighbourhood():

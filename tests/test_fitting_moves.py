@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from texseg.fitting import moves
 from texseg.fitting.anneal import anneal, last_of
-from texseg.fitting.moves import assess, merge, merge_losses, net_gains, refine_halves, split
+from texseg.fitting.moves import assess, close_pairs, merge, merge_losses, net_gains, refine_halves, split
 from texseg.fitting.steps import Problem
 from texseg.models.acm import HistogramClustering
 
@@ -66,3 +67,26 @@ def test_annealing_makes_exchanges_where_they_lower_the_free_energy():
         assert energies[1] <= energies[0] + 1e-4 * abs(energies[0])
         better += energies[1] < energies[0] - 1e-3 * abs(energies[0])
     assert better >= 3
+
+
+def test_two_small_clusters_are_a_closer_pair_than_two_large_ones_of_more_similar_profiles():
+    rng = np.random.RandomState(0)
+    labels = np.repeat(np.arange(13), [2, 2] + [60] * 11)
+    profiles = rng.dirichlet(np.full(12, 5.0), size=13)
+    profiles[1] = 0.7 * profiles[0] + 0.3 * profiles[1]
+    problem, now = partition_of(60 * profiles[labels], labels)
+    losses = merge_losses(problem, now)
+    assert close_pairs(problem, now, 1) == [divmod(int(losses.argmin()), len(losses))] == [(0, 1)]
+
+
+def test_there_are_five_exchanges_at_a_temperature_and_again_at_the_next(monkeypatch):
+    n, truth = planted()
+    problem, now = partition_of(n, truth)
+    result = problem.step(now.params, now.Q)
+    found = now, moves.Transition(1.0, 0, 1)
+    monkeypatch.setattr(moves, "exchange", lambda problem, now: (found[0]._replace(), found[1]))
+    growing = moves.Growing(4, True, np.random.RandomState(0))
+    for beta in (1.0, 2.0):
+        colder = problem._replace(beta=beta)
+        made = [growing.change(colder, result) is not None for _ in range(7)]
+        assert made == [True] * 5 + [False] * 2

@@ -271,6 +271,17 @@ def test_of_the_three_closest_pairs_the_likeliest_one_texture_is_merged(planted)
     assert max(ranks) > 0  # so that this is not the order of the separations
 
 
+def test_the_distance_of_merged_clusters_is_the_mean_of_theirs_by_area():
+    columns = np.mgrid[: GRID[0], : GRID[1]][1]
+    labels = np.digitize(columns, [4, 16]).ravel()  # the first two are a quarter and three of one texture
+    sites, _ = sites_of((columns >= 16).astype(int), n_draws=12)
+    tree = merge_tree(labels, sites, WINDOW)
+    assert tree.merges[0] == (0, 1)
+    before, after = (Pairs.of(each, each.max() + 1, sites, WINDOW) for each in (labels, labels // 2))
+    mean = np.full((2, 2), np.average(before.distances()[:2, 2], weights=[4, 12]))
+    assert tree.separations[1] == pytest.approx(after.separations(mean)[0, 1])
+
+
 def test_more_cells_than_were_learned_from_make_nothing_surer():
     told = []
     for shape in (GRID, (64, 64), (128, 128)):

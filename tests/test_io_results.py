@@ -15,7 +15,7 @@ import texseg
 from texseg.cli import main
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.read import read_image
-from texseg.io.regions import PixelSize, hex_colours
+from texseg.io.regions import PixelSize, area_intervals, hex_colours
 from texseg.metrics import pixel_accuracy
 
 LABELS = np.repeat(np.repeat([[0, 1, 2], [3, 3, 2]], 40, axis=0), 40, axis=1)
@@ -219,3 +219,9 @@ def test_lengths_and_areas_in_units_are_those_in_pixels(fine, tmp_path):
         grey = io_scenes.scene()[0]
         both = [io_scenes.image_of(grey, PixelSize(side, side, "um")) for side in (0.5, 1.0)]
         assert fit_model(both, {"n_segments": 2, "preset": "plain"}).pixel_size_ is None
+
+
+def test_pixels_without_data_change_no_interval_of_areas():
+    planes = np.random.default_rng(0).dirichlet(np.ones(3), (80, 120)).transpose(2, 0, 1)
+    padded = np.pad(planes, ((0, 0), (0, 40), (0, 80)))
+    np.testing.assert_allclose(area_intervals(padded), area_intervals(planes), rtol=1e-9)

@@ -151,6 +151,15 @@ class TestLabels:
         for path in paths:
             assert np.array_equal(read_labels(path), labels)
 
+    def test_overviews_hold_every_fourth_row_and_column_however_the_rows_come(self, tmp_path):
+        labels = np.random.default_rng(0).integers(1, 200, (700, 1100))
+        bands = (labels[top : top + 37] for top in range(0, len(labels), 37))
+        write_rows([tmp_path / "l.tif"], bands, Layout(labels.shape, 199, pyramid=True))
+        with tifffile.TiffFile(tmp_path / "l.tif") as file:
+            assert len(file.pages) > 1
+            for step, page in zip((1, 4, 16), file.pages, strict=False):
+                assert np.array_equal(page.asarray(), labels[::step, ::step])
+
     def test_tiff_of_pages_and_its_types(self, tmp_path):
         for largest, dtype in ((200, np.uint8), (300, np.uint16), (70_000, np.uint32)):
             stack = np.stack([TRUTH, TRUTH * 0 + largest])

@@ -121,6 +121,14 @@ def test_probabilities_of_rows_are_those_of_the_formula(planted, fitted):
     np.testing.assert_allclose(retrieval.row_probabilities("50 3 unheard 3"), found)
 
 
+def test_nodes_for_a_word_are_those_of_the_formula(planted, fitted, retrieval):
+    shares = planted.counts.sum(axis=1) @ retrieval.node_shares
+    for word in (3, 50):
+        joint = shares * retrieval.nodes[:, word]
+        found = retrieval.responsibility([retrieval.words[word]])
+        np.testing.assert_allclose(found, joint / joint.sum(), rtol=1e-9)
+
+
 def test_prototypes_of_a_node_lie_below_it_and_their_shares_are_a_share(planted, fitted, retrieval):
     for node in range(1, 15):
         for match in retrieval.prototypes(found_node(planted, fitted, node), 5):

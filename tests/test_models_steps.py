@@ -96,6 +96,14 @@ def test_merged_aspects_average_the_closest():
     np.testing.assert_allclose(found.weights[order], (one.weights + noisy[0]) / 2)
 
 
+def test_of_two_pairs_of_aspects_as_far_apart_the_lighter_is_merged():
+    rows = np.full((4, 6), 1 / 6)
+    columns = np.array([[0.5, 0.5, 0, 0], [0.4, 0.6, 0, 0], [0, 0, 0.5, 0.5], [0, 0, 0.4, 0.6]])
+    for weights in ([0.4, 0.4, 0.1, 0.1], [0.1, 0.1, 0.4, 0.4]):
+        found = merged([Aspects(np.array(weights), rows, columns)], 3)
+        assert sorted(found.weights) == pytest.approx([0.2, 0.4, 0.4])
+
+
 def test_smm_free_energy_at_beta_1_is_the_likelihood():
     n, rng = counts(), np.random.RandomState(0)
     params = Aspects(rng.dirichlet(np.ones(3)), distributions(rng, 3, 7), distributions(rng, 3, 5))

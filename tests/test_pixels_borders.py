@@ -265,3 +265,13 @@ def test_near_a_texture_whose_borders_were_not_learned_nothing_changes():
     others = (with_two != without).any(axis=0)
     assert others.any() and (with_all != without).any(axis=0).sum() > others.sum()
     np.testing.assert_allclose(with_two[:2, others], with_all[:2, others], rtol=1e-4)
+
+
+def test_two_composites_give_the_discriminant_of_both_together():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=(2, 400))
+    scores = rng.normal(size=(2, 400, 5)) + labels[..., None] * [[[0.2]], [[1.5]]]
+    one, other = (borders._Scatter.of(*each, 3) for each in zip(scores, labels, strict=True))
+    together = borders._Scatter.of(np.concatenate(scores), np.concatenate(labels), 3)
+    for found, expected in zip((one + other).discriminant(), together.discriminant(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -43,7 +43,8 @@ def posteriors_of(scores, smoothness=1.0, mask=None):
     K, H, W = scores.shape
     grid = cell_grid((H, W), 12, mask)
     valid = np.ones(H * W) if mask is None else mask.ravel()
-    sums = [np.bincount(grid.parent(), plane.ravel() * valid, grid.n_cells) for plane in scores]
+    parent = grid.to_pixels(np.arange(grid.n_cells)).ravel()
+    sums = [np.bincount(parent, plane.ravel() * valid, grid.n_cells) for plane in scores]
     cells = soft_max(np.stack(sums, axis=1).astype(np.float32))[0]
     band = np.flatnonzero(grid.to_pixels(near_border(cells, grid)))
     local = scores.reshape(K, -1)[:, band]
@@ -59,6 +60,21 @@ def test_posteriors_sum_to_one_and_follow_the_border():
     np.testing.assert_allclose(P.sum(axis=0), 1, rtol=1e-5)
     assert (P.argmax(axis=0) == region).mean() > 0.985
     assert (P.argmax(axis=0) == region)[:, np.abs(np.arange(72) - 36) > 5].mean() > 0.998
+
+
+def test_pixels_without_data_say_nothing_to_their_neighbours():
+    scores = 0.1 * np.random.default_rng(0).standard_normal((2, 64, 72)).astype(np.float32)
+    mask = np.ones((64, 72), bool)
+    mask[:, 36:] = False
+    grid = cell_grid((64, 72), 12, mask)
+    found = []
+    for share in (0.01, 0.99):  # of the second label, in the cells without data
+        cells = np.full((grid.n_cells, 2), 0.5, np.float32)
+        cells[grid.sizes == 0] = 1 - share, share
+        band = np.arange(64 * 36).reshape(64, 36) // 36 * 72 + np.arange(36)
+        local = scores[:, :, :36].reshape(2, -1)
+        found.append(pixel_posteriors(local, cells, grid, band.ravel(), 10, mask).whole()[:, mask])
+    np.testing.assert_array_equal(*found)
 
 
 def test_more_smoothness_makes_shorter_borders():

@@ -83,6 +83,13 @@ def test_polygons_cover_the_pixels_inside_and_spare_holes(drawn):
     assert np.array_equal(strokes, expected)
 
 
+def test_pixels_are_inside_of_a_polygon_if_their_centres_are(drawn):
+    ring = [[2.3, 4.7], [6.3, 4.7], [6.3, 9.4], [2.3, 9.4], [2.3, 4.7]]
+    strokes = read_seed_file(drawn(({"class": 1}, "Polygon", [ring])), SHAPE)
+    rows, columns = np.nonzero(strokes)
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (5, 8, 2, 5)
+
+
 def test_outlines_of_many_corners_cost_no_more_than_their_pixels(drawn):
     turns = np.linspace(0, 2 * np.pi, 20_000)
     circle = 700 + 650 * np.column_stack([np.cos(turns), np.sin(turns)])
@@ -130,6 +137,18 @@ def test_coordinates_are_those_of_the_image(drawn):
     expected = np.zeros(SHAPE, int)
     expected[5:15, 10:30] = 1
     assert np.array_equal(strokes, expected)
+
+
+def test_strokes_are_found_on_a_map_that_is_turned(drawn):
+    affine = Affine(1.6, 1.2, 1000.0, 0.4, -2.0, 5000.0)
+    column, row = 30.5, 12.5
+    place = [
+        affine.a * column + affine.b * row + affine.c,
+        affine.d * column + affine.e * row + affine.f,
+    ]
+    geo = georeference_of(affine, "EPSG:32633")
+    strokes = read_seed_file(drawn(({"class": 1}, "Point", place)), SHAPE, geo)
+    assert np.argwhere(strokes).mean(axis=0).tolist() == [12, 30]
 
 
 def test_strokes_in_pixels_are_found_on_a_map_too(drawn):

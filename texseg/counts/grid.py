@@ -78,10 +78,6 @@ class CellGrid(NamedTuple):
         spacing = self.spacing or (1,) * len(self.shape)
         return tuple(none if math.isinf(step) else value for step in spacing)
 
-    def parent(self) -> NDArray[np.intp]:
-        """Index of every pixel's cell, shape (pixels,), row-major."""
-        return self.cells_of_rows(slice(0, self.image_shape[0])).ravel()
-
     def cells_of(self, pixels: NDArray[np.intp]) -> NDArray[np.intp]:
         """Index of the cell of some pixels (flat indices)."""
         stride, sides, cells = 1, self.sides, np.zeros(1, np.intp)
