@@ -36,10 +36,13 @@ def test_every_bin_count_up_to_256_fits(n_bins):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
-def test_a_gain_and_an_offset_change_no_unit_value(dtype):
+def test_unit_values_are_on_a_grid_so_that_a_gain_and_an_offset_change_none(dtype):
     x = values().astype(dtype)
-    unit = to_unit(x, Range(0.0, 61.3))
-    np.testing.assert_array_equal(unit, to_unit(0.7 * x.astype(float) + 0.3, Range(0.3, 43.21)))
+    top = 19 * np.pi  # so that no value lies exactly between two multiples
+    unit = to_unit(x, Range(0.0, top))
+    assert (unit * 2**16 % 1 == 0).all()
+    moved = to_unit(0.7 * x.astype(float) + 0.3, Range(0.3, 0.7 * top + 0.3))
+    np.testing.assert_array_equal(unit, moved)
 
 
 @pytest.mark.parametrize("range_", [Range(3.0, 3.0), Range(0.0, 0.0)])

@@ -9,6 +9,7 @@ from site_scenes import GRID, N_BINS, N_CHANNELS, agree, regions, scores_of, sit
 from texseg.counts.grid import cell_grid
 from texseg.fitting.anneal import critical_beta
 from texseg.method.clusters import _MERITS, Candidate, Search
+from texseg.method.confidence import confusion_of_clusters
 from texseg.models.histograms import HistogramClustering
 from texseg.parameters import PottsSettings, Settings
 
@@ -260,3 +261,13 @@ def test_a_tree_is_made_once_for_every_number():
     search = search_of(regions(GRID))
     assert search.tree(6) is search.tree(6)
     assert search.tree(5).n_clusters <= 5
+
+
+def test_a_cluster_that_may_be_wrong_is_the_closest_other_one():
+    columns = np.mgrid[:24, :32][1]
+    cells, _ = sites_of((columns >= 16).astype(int), n_draws=12)
+    halves = np.digitize(columns, [8, 16]).ravel()  # the first two are of one texture
+    confusion = confusion_of_clusters(halves, 3, cells, 3.0, by_values=False)
+    assert confusion[0, 1] > 0.1 and confusion[1, 0] > 0.1
+    assert confusion[0, 2] == confusion[1, 2] == 0
+    np.testing.assert_allclose(confusion.sum(axis=1), 1, rtol=1e-6)
