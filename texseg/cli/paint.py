@@ -90,7 +90,10 @@ def _save(
     item, canvas, state = items[image], session.pictures[image], session.state
     maps, seeds, options, commands = [], None, dict(given), []
     if image in session.left:
-        maps.append(_map(folder / "masks", item, session.left[image]))
+        valid, plan = np.zeros(canvas.shape, bool), session.plan(image)
+        for window in map(plan.core, plan):
+            valid[window] = session.data(image, window).mask
+        maps.append(_map(folder / "masks", item, valid))
         reading, options["mask"] = replace(reading, mask=maps[-1]), ["--mask", str(maps[-1])]
     strokes = state.seeds or []
     if state.strokes and not strokes:

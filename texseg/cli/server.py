@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import texseg
-from texseg.cli.session import FITTED, Session, Window
+from texseg.cli.session import FITTED, Session, Window, numbered
 from texseg.io.regions import palette
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, Parameter
 from texseg.report.pages import filled, part_of, script_json, terms
@@ -75,8 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: Server
 
-    def log_message(self, *_: Any) -> None:
-        pass
+    def log_message(self, *_: Any) -> None: ...
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         self.close_connection = True  # what is not HTTP, or another method
@@ -86,14 +85,13 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             path, query = self._checked()
             content, kind = (self._get if self.command == "GET" else self._post)(path, query)
+            return self._send(200, content, kind)
         except Refused as refusal:
             status, reason = refusal.args
         except ValueError as error:
             status, reason = 400, " ".join(str(error).split())
         except Exception as error:  # whatever it is, others are served on
             status, reason = 500, type(error).__name__
-        else:
-            return self._send(200, content, kind)
         self.close_connection = True
         return self._send(status, f"{reason}\n".encode("utf-8", "backslashreplace"), "text/plain")
 
@@ -184,8 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self) -> bytes:
         self._nonce, mine, session = secrets.token_urlsafe(16), files("texseg.cli"), self.server.session
-        texts = (mine.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
-        html, style, script = texts
+        html, style, script = (
+            mine.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
+        )
         tools, panel = html.split("<!-- panel -->\n")
         about = {
             "images": [picture.name for picture in session.pictures],
@@ -216,30 +215,30 @@ class _Handler(BaseHTTPRequestHandler):
             raise ValueError(f"numbers of {', '.join(names)} are needed")
         number, since, painted, contents = (int(query[name]) for name in names)
         image = session.image(number)
-        by, picture = self.headers.get("X-Window", "")[:40], session.pictures[image]
+        own, picture = {self.headers.get("X-Window", "")[:40], "earlier"}, session.pictures[image]
         session.look(image)
         with session.changed:
             session.changed.wait_for(lambda: session.version != since, _PATIENCE)
-            live, content = session.live, session.content.get(image)
+            live = session.live
             told: dict[str, Any] = {
                 **{name: getattr(session, name) for name in _OF_THE_SESSION},
                 "number": session.number if image in session.labels else 0,
                 "classes": session.classes(),
-                "merged": {} if session.state is None else session.state.label_of,
+                "merged": {} if session.state is None else numbered(session.state.classes),
                 "busy": session.is_behind,
                 "settling": session.will_settle,
                 "shape": picture.shape,
                 "shown": picture.shown,
                 "large": picture.is_large,
-                "undo": any(each["by"] in (by, "earlier") for each in session.operations),
-                "redo": any(each["by"] in (by, "earlier") for each in session.undone),
+                "undo": any(each["by"] in own for each in session.operations),
+                "redo": any(each["by"] in own for each in session.undone),
                 "earlier": sum(each["by"] == "earlier" for each in live),
             }
             if session.painted != painted:
-                own = (each for each in live if each["kind"] == "stroke" and each["image"] == image)
-                told["strokes"] = [{"cls": each["cls"], "points": each["points"]} for each in own]
-            if session.contents != contents and content is not None:
-                told["content"] = content
+                strokes = (each for each in live if each["kind"] == "stroke")
+                told["strokes"] = [each for each in strokes if each["image"] == image]
+            if session.contents != contents and image in session.content:
+                told["content"] = session.content[image]
         return told
 
 

@@ -73,17 +73,11 @@ class Painted(NamedTuple):
     is_halved: bool = False  # segments were split since, which no option of the command does
     strokes: tuple[Operation, ...] = ()
     seeds: Sequence[NDArray[np.int32] | None] | None = None  # with which it was fitted, of each member
-    bare: Painted | None = None  # the same before any stroke that could still be erased
 
     @property
     def classes(self) -> Classes:
         """Classes of every label, from 1; several where segments were merged."""
         return tuple(sum((self.fit[k - 1] for k in own), ()) for own in self.model.fitted_labels)
-
-    @property
-    def label_of(self) -> dict[int, int]:
-        """Label of every class, merged ones included."""
-        return _label_of(self.classes)
 
 
 class Canvas:
@@ -199,9 +193,9 @@ class Session:
         """Stop what is being computed; an operation that wants a new fit is removed."""
         with self.changed:
             self._stop.set()
-            self._is_filling, is_behind = False, self.is_behind
-            fits = [each for each in self.live if each["kind"] in ("fit", "mask")]
-            if fits and is_behind and fits[-1]["id"] not in (self._built or ()):
+            self._is_filling, built = False, self._built or ()
+            fits = [each for each in self.live if each["kind"] in ("fit", "mask") and each["id"] not in built]
+            if fits:
                 self.operations.remove(fits[-1])
                 self._keep()
             self.tell("stopped")
@@ -260,10 +254,8 @@ class Session:
                 own = {"cls": _whole(cls, 1), "name": text.strip()[:60]}
             case {"kind": "fit", "values": dict(values)} if set(values) <= set(FITTED):
                 own = {"values": {name: PARAMETERS[name].checked(value) for name, value in values.items()}}
-            case {"kind": "class"}:
+            case {"kind": "class" | "anew"}:
                 own = {"cls": 1000 * number}
-            case {"kind": "anew"}:
-                own = {}
             case _:
                 raise ValueError("this is not an operation of the page")
         return {"kind": given["kind"], **own, "id": number, "by": by}
@@ -358,7 +350,7 @@ class Session:
         self, state: Painted, strokes: Sequence[Operation], maps: Sequence[NDArray[np.int32]] = ()
     ) -> list[NDArray[np.int32] | None]:
         """Seeds of the members by labels of the fit; dots lie deep in segments of maps without strokes."""
-        found = [rasterised(strokes, _label_of(state.fit), *member) for member in state.members]
+        found = [rasterised(strokes, numbered(state.fit), *member) for member in state.members]
         painted = classes_in(found)
         for own, labels in zip(found, maps, strict=False):
             for label in np.setdiff1d(classes_in([labels]), painted).tolist():
@@ -375,11 +367,12 @@ class Session:
         given = {**state.parameters, "n_segments": n_segments}
         if any(self.pictures[image].is_large for image, _ in state.members):
             given["flat_ground"] = False  # crops do not show how much there is
-        model = fit_model([self._data(*member) for member in state.members], given, self.follow, seeds)
+        model = fit_model([self.data(*member) for member in state.members], given, self.follow, seeds)
         model.callback = None
         return state._replace(model=model, seeds=seeds)
 
-    def _data(self, image: int, window: Window) -> Any:
+    def data(self, image: int, window: Any) -> Any:
+        """Pixels of a window, and where they hold data that no lasso has left out."""
         read, left = self.pictures[image].read(window), self.left.get(image)
         mask = np.ones(read.shape, bool) if read.mask is None else read.mask
         return read._replace(mask=mask if left is None else mask & left[window])
@@ -393,19 +386,19 @@ class Session:
         state = self._fitted(state, None, parameters.get("n_segments"))
         return state._replace(fit=tuple((k,) for k in range(1, state.model.n_segments_ + 1)))
 
-    def _with_strokes(self, state: Painted, strokes: Sequence[Operation]) -> Painted:
-        bare, classes = state.bare or state, state.classes
+    def _with_strokes(self, state: Painted, live: Sequence[Operation]) -> Painted:
+        strokes, classes = [each for each in live if each["kind"] == "stroke"], state.classes
         members = self._members(state.members, strokes)
-        new = sorted({each["cls"] for each in strokes} - _label_of(classes).keys() - {0})
+        new = sorted({each["cls"] for each in strokes} - numbered(classes).keys() - {0})
         grown = state._replace(fit=(*classes, *((c,) for c in new)), is_halved=False, members=members)
         seeds = self.seeds_of(grown, strokes)
         painted = classes_in(seeds)
         gone = {c for k, c in enumerate(new, len(classes) + 1) if k not in painted}  # erased again
         if gone:
-            return self._with_strokes(state, [each for each in strokes if each["cls"] not in gone])
+            return self._with_strokes(state, [each for each in live if each.get("cls") not in gone])
         if not len(painted):
-            return bare
-        grown = grown._replace(strokes=tuple(strokes), bare=bare, seeds=None)
+            return self._state_of([each for each in live if each not in strokes])
+        grown = grown._replace(strokes=tuple(strokes), seeds=None)
         if members != state.members or state.model.ground_ is not None:
             return self._fitted_to_strokes(grown)
         model = copy.copy(state.model)
@@ -448,10 +441,15 @@ class Session:
                     members = (*members, (image, crop if canvas.is_large else canvas.everything))
         return members
 
-    def _after(self, state: Painted, operation: Operation, strokes: Sequence[Operation]) -> Painted:
+    def _after(self, state: Painted, live: Sequence[Operation]) -> Painted:
+        """Follow the last of all operations, from the state before it."""
+        operation = live[-1]
+        if operation["kind"] == "stroke":
+            return self._with_strokes(state, live)
         if operation["kind"] in ("fit", "mask"):
+            strokes = [each for each in live if each["kind"] == "stroke"]
             return self._anew(state, operation.get("values", {}), strokes)
-        label_of, model = state.label_of, copy.copy(state.model)
+        label_of, model = numbered(state.classes), copy.copy(state.model)
         if operation["kind"] == "merge":
             labels = {label_of[c] for c in operation["classes"] if c in label_of}
             model.merge([sorted(labels)] if len(labels) > 1 else [])
@@ -463,22 +461,19 @@ class Session:
 
     def _anew(self, state: Painted, values: Mapping[str, Any], strokes: Sequence[Operation]) -> Painted:
         """Fit with other parameters, or to what a lasso has left; painted classes stay."""
-        parameters, classes, label_of = {**state.parameters, **values}, state.classes, state.label_of
-        painted = {each["cls"] for each in strokes} - {0}
+        parameters, is_free = {**state.parameters, **values}, "n_segments" in values
+        painted, own = {each["cls"] for each in strokes} - {0}, {each[0]: each for each in state.classes}
         if not painted:
             return self._first(parameters)
-        is_free = "n_segments" in values
-        own = {each[0]: each for each in classes}
-        first = {classes[label_of[c] - 1][0] if c in label_of else c for c in painted}
+        first = {next((c for c in own if cls in own[c]), cls) for cls in painted}
         every = list(dict.fromkeys([*own, *sorted(first), *(range(1, MOST_SEGMENTS) if is_free else ())]))
         wanted = max(2, len(first), values["n_segments"] or 0) if is_free else len(every)
         chosen = {*sorted(every, key=lambda c: (c not in first, every.index(c)))[:wanted]}
-        fresh = state._replace(
-            parameters=parameters, members=self._members(state.members, strokes), bare=None
-        )
-        fresh = fresh._replace(fit=tuple(own.get(c, (c,)) for c in every if c in chosen), is_halved=False)
+        fit = tuple(own.get(c, (c,)) for c in every if c in chosen)
+        members = self._members(state.members, strokes)
+        fresh = Painted(state.model, members, parameters, fit, strokes=tuple(strokes))
         seeds = self.seeds_of(fresh, strokes, () if is_free else state.model._images())
-        return self._fitted(fresh._replace(strokes=tuple(strokes)), seeds, wanted)
+        return self._fitted(fresh, seeds, wanted)
 
     # ---- the thread that computes ------------------------------------------------------------------------
 
@@ -494,10 +489,9 @@ class Session:
     def _run(self) -> None:
         while not self._is_closed:
             with self.changed:
-                while self._stuck == self.painted or (job := next(self._jobs(), None)) is None:
+                if self._stuck == self.painted or (job := next(self._jobs(), None)) is None:
                     self.changed.wait(_REST or None)
-                    if self._is_closed:
-                        return
+                    continue
                 self._stop.clear()
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -519,7 +513,7 @@ class Session:
         if self.state is None:
             return
         looked = sorted(self._seen, key=lambda image: -self._seen[image])[:4]
-        yield from (self._next_block(image) for image in looked if image not in self.labels)
+        yield from (job for image in looked if image not in self.labels for job in self._blocks_left(image))
         if not self.confidence.keys() >= {image for image, _ in self.state.members}:
             yield self._measure
         yield from (partial(self._describe, image, False) for image in looked if image not in self.content)
@@ -533,9 +527,8 @@ class Session:
             yield partial(self._fill, *self._wanted.pop(0))
         if self.state.model._division is not self._prepared:
             yield self._prepare
-        yield from (
-            self._next_block(image) for image in looked if self._is_filling and self._is_partial(image)
-        )
+        for image in looked if self._is_filling else ():
+            yield from self._blocks_left(image)
 
     def _build(self) -> None:
         with self.changed:
@@ -548,30 +541,28 @@ class Session:
             cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
             left = (drawn > 0) == each["keep"]
             self.left[each["image"]] = left & self.left.get(each["image"], left)
-        if () not in self._kept:
-            self._kept[()] = self._first(self.parameters)
-        start = max(n for n in range(len(ids) + 1) if ids[:n] in self._kept)
-        state, strokes = self._kept[ids[:start]], [each for each in live[:start] if each["kind"] == "stroke"]
-        for n, operation in enumerate(live[start:], start + 1):
-            is_stroke, is_last = operation["kind"] == "stroke", n == len(live)
-            strokes += [operation] * is_stroke
-            is_needed = is_last if is_stroke else operation["kind"] in ("merge", "split")
-            try:
-                if is_needed and (len(strokes) > len(state.strokes) or is_stroke):
-                    state = self._with_strokes(state, strokes)
-                if not is_stroke:
-                    state = self._after(state, operation, strokes)
-                    state = state._replace(bare=None if state.strokes else state)
-            except (ValueError, TypeError) as error:
-                self._broken.add(operation["id"])
-                self.tell(str(error))
-                return
-            if is_last or not is_stroke:
-                self._kept[ids[:n]] = state
+        state = self._state_of(live)
         pixels = sum(math.prod(labels.shape) for labels in state.model._images())
         for old in [each for each in self._kept if each][: -max(2, _PIXELS_KEPT // max(1, pixels))]:
             del self._kept[old]
         self._publish(ids, state)
+
+    def _state_of(self, live: Sequence[Operation]) -> Painted:
+        """Return what operations amount to; strokes in a row are learned at once."""
+        ids, n = tuple(each["id"] for each in live), len(live) - 1
+        if not live and () not in self._kept:
+            self._kept[()] = self._first(self.parameters)
+        if ids not in self._kept:
+            if live[n]["kind"] not in ("merge", "split"):  # these need what was learned before them
+                while n and live[n - 1]["kind"] == "stroke" and ids[:n] not in self._kept:
+                    n -= 1
+            try:
+                self._kept[ids] = self._after(self._state_of(live[:n]), live)
+            except (ValueError, TypeError) as error:
+                self._broken.add(ids[-1])
+                self.tell(str(error))
+                raise JobStopped from None
+        return self._kept[ids]
 
     def _publish(self, ids: tuple[int, ...], state: Painted) -> None:
         with self._telling():
@@ -580,19 +571,16 @@ class Session:
             self.labels, self.confidence, self.content, self._blocks, self._wanted = {}, {}, {}, {}, []
             for (image, window), labels in zip(state.members, state.model._images(), strict=True):
                 self._put(self.labels, image, window, labels)
-                self._blocks.setdefault(image, set()).update(
-                    [] if self.pictures[image].is_large else [(0, 0)]
-                )
+                self._blocks[image] = set() if self.pictures[image].is_large else {(0, 0)}
 
     def _put(self, maps: dict[int, NDArray[np.uint8]], image: int, window: Window, values: Any) -> None:
         whole = maps.setdefault(image, np.zeros(self.pictures[image].shape, np.uint8))
         whole[window] = values if image not in self.left else values * self.left[image][window]
 
     def _measure(self) -> None:
-        maps: Any = self.state.model.confidence_
-        for (image, window), own in zip(
-            self.state.members, maps if isinstance(maps, list) else [maps], strict=True
-        ):
+        model, maps = self.state.model, self.state.model.confidence_
+        maps = maps if isinstance(model.labels_, list) else [maps]
+        for (image, window), own in zip(self.state.members, maps, strict=True):
             self._put(self.confidence, image, window, np.rint(255 * own))
 
     def _prepare(self) -> None:
@@ -608,61 +596,59 @@ class Session:
             return plan_blocks(picture.shape, self.state.model.textures_, SIDE)
         return BlockPlan(picture.shape, max(picture.shape), 0)
 
-    def _is_partial(self, image: int) -> bool:
-        return len(self._blocks.get(image, ())) < len(self.plan(image))
-
-    def _next_block(self, image: int) -> Callable[[], None]:
+    def _blocks_left(self, image: int) -> Iterator[Callable[[], None]]:
         done = self._blocks.get(image, ())
-        return partial(self._fill, image, next(place for place in self.plan(image) if place not in done))
+        yield from (partial(self._fill, image, place) for place in self.plan(image) if place not in done)
 
     def _fill(self, image: int, place: Place) -> None:
-        core: Any
         model, plan, picture = self.state.model, self.plan(image), self.pictures[image]
-        core = plan.core(place)
+        core: Any = plan.core(place)
         if picture.is_large:
             request = Request(model._smoothness, model.min_size, confidence=True)
             reading = read_block(picture.page, place, plan, model.textures_, request)
             labels, sure = reading.labels, reading.confidence
         else:
-            pixels, mask = self._data(image, core)[:2]
+            pixels, mask = self.data(image, core)[:2]
             labels, sure = model.predict_with_confidence(pixels, mask=mask)
             sure = np.rint(255 * sure)
         with self._telling():
             self._put(self.labels, image, core, labels)
             self._put(self.confidence, image, core, sure)
-            done = self._blocks.setdefault(image, set())
-            done.add(place)
-            if picture.is_large:
-                self.progress = Progress("blocks", len(done), len(plan), len(done) / len(plan))
+            self._blocks.setdefault(image, set()).add(place)
+            done, of_all = len(self._blocks[image]), len(plan)
+            self.progress = Progress("blocks", done, of_all, done / of_all)
             self.contents += 1
-            if len(done) & (len(done) - 1) == 0 or len(done) == len(plan):  # less and less often
+            if done & (done - 1) == 0 or done == of_all:  # less and less often
                 self.content.pop(image, None)
 
     def _describe(self, image: int, with_others: bool) -> None:
-        state, picture, model = self.state, self.pictures[image], self.state.model
-        labels = reduced_labels(self.labels[image], picture.shown)
-        small = reduced(self.confidence[image], picture.shown) / np.float32(255)
-        same: dict[str, Any] = {"shape": picture.shape, "shown": picture.shown, "look": picture.look}
-        same["features"] = model.textures_.features
-        profiles, hierarchy = model.profiles_, None
-        levels = [level_content(len(state.classes), labels, profiles, confidence=small, **same)]
+        state, picture, model, hierarchy = self.state, self.pictures[image], self.state.model, None
+        shape, shown = shapes = picture.shape, picture.shown
+        labels = reduced_labels(self.labels[image], shown)
+        small = reduced(self.confidence[image], shown) / np.float32(255)
+        same: dict[str, Any] = {"shape": shape, "shown": shown, "look": picture.look, "confidence": small}
+        about = len(state.classes), labels, model.profiles_
+        levels = [level_content(*about, features=model.textures_.features, **same)]
         is_quick = not state.strokes or math.prod(picture.shape) <= _LARGEST_BETWEEN
         if with_others and is_quick and state.members == ((image, picture.everything),):
             hierarchy = model.hierarchy_
-            for k, other in steady_levels(self.labels[image], hierarchy, picture.shown):
+            for k, other in steady_levels(self.labels[image], hierarchy, shown):
                 if self.is_behind:
                     return  # a stroke goes first
-                levels.append(plain_level(k, other, picture.shape, picture.shown))
+                levels.append(plain_level(k, other, *shapes))
         chosen = None if state.strokes else hierarchy  # the odds are of the number without strokes
-        about = (picture.shape, picture.shown, small, chosen, picture.pixel_size and picture.pixel_size[:3])
-        content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
-        content |= {"classes": [own[0] for own in state.classes], "rest": not with_others}
-        content["doubts"] = _doubts(labels, small, picture.shape[0] / picture.shown[0])
-        content["parameters"] = {name: state.parameters.get(name) for name in FITTED}
+        size = picture.pixel_size and picture.pixel_size[:3]
+        content = page_content(model, levels, *shapes, small, chosen, size) | {
+            "title": picture.name,
+            "number": self.number,
+            "classes": [own[0] for own in state.classes],
+            "rest": not with_others,
+            "doubts": _doubts(labels, small, shape[0] / shown[0]),
+            "parameters": {name: state.parameters.get(name) for name in FITTED},
+        }
         with self._telling():
-            if state is self.state:
-                self.content[image] = content
-                self.contents += 1
+            self.content[image] = content
+            self.contents += 1
 
     def _write(self, image: int, kinds: Sequence[str]) -> None:
         saved = self._save(self, image, kinds)
@@ -674,20 +660,20 @@ def rasterised(
     strokes: Sequence[Operation], label_of: Mapping[int, int], image: int, window: Window
 ) -> NDArray[np.int32]:
     """Paint strokes on a window of an image, in their order: the label of each class, 0 where erased."""
-    (rows, columns), offset = window, np.array([window[1].start, window[0].start])
-    drawn = np.zeros((rows.stop - rows.start, columns.stop - columns.start), np.uint8)
+    top, left = (part.start for part in window)
+    drawn = np.zeros([part.stop - part.start for part in window], np.uint8)
     for stroke in strokes:
-        if stroke["image"] != image or (stroke["cls"] and stroke["cls"] not in label_of):
-            continue
-        points = np.array(stroke["points"], float)
-        places = (np.floor(points[:, :2]) - offset).astype(int).tolist()
-        widths = np.maximum(1, np.rint(points[:, 2])).astype(int).tolist()
-        for start, end, width in zip([places[0], *places], places, widths, strict=False):
-            cv2.line(drawn, start, end, label_of.get(stroke["cls"], 0), width)
+        if stroke["image"] == image and (label := {0: 0, **label_of}.get(stroke["cls"])) is not None:
+            places = [(math.floor(x) - left, math.floor(y) - top) for x, y, _ in stroke["points"]]
+            for start, end, (_, _, width) in zip(
+                [places[0], *places], places, stroke["points"], strict=False
+            ):
+                cv2.line(drawn, start, end, label, max(1, round(width)))
     return drawn.astype(np.int32)
 
 
-def _label_of(classes: Classes) -> dict[int, int]:
+def numbered(classes: Classes) -> dict[int, int]:
+    """Label of every class, merged ones included."""
     return {c: k for k, own in enumerate(classes, 1) for c in own}
 
 
