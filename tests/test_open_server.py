@@ -322,6 +322,32 @@ class TestOperations:
         labels = session.labels[0]
         assert len(session.classes()) == 2 and labels[10, 20] == 1 and labels[10, 100] == 2
 
+    def test_erased_strokes_leave_no_class_when_the_number_changes(self, session):
+        self.do(session, stroke(3, (10, 85), (100, 85)), stroke(0, (0, 85), (127, 85), width=20))
+        self.do(session, {"kind": "fit", "values": {"n_segments": 2}})
+        assert session.state.classes == ((1,), (2,))
+
+
+def test_a_single_segment_can_be_painted_and_gets_a_second(tmp_path):
+    with served(tmp_path, [np.zeros((96, 128), np.uint8)], k_min=1) as server:
+        session = server.session
+        settle(session)
+        session.do(stroke(1, (10, 10), (20, 12)), "a")
+        settle(session)
+        assert session.state.classes == ((1,),) and not session.said
+        session.do({"kind": "class"}, "a")
+        session.do(stroke(session.classes()[-1]["cls"], (100, 10), (120, 12)), "a")
+        settle(session)
+        assert session.labels[0][11, 110] == 2 and session.labels[0][11, 15] == 1
+
+
+def test_an_image_without_data_is_said_as_long_as_it_is_shown(tmp_path):
+    with served(tmp_path, [np.full((64, 64), np.nan)]) as server:
+        with server.session.changed:
+            assert server.session.changed.wait_for(lambda: server.session.is_stuck, 20)
+        told = state_of(server)
+        assert told["stuck"] and "no valid pixels" in told["said"][-1][1] and not told["number"]
+
 
 def test_strokes_are_kept_as_they_are_made_and_offered_again(tmp_path):
     with served(tmp_path, k_max=3) as server:

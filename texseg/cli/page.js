@@ -135,11 +135,11 @@ async function takeContent(next, labels) {
 function showStatus() {
   const { progress, busy } = told, newest = told.said.at(-1);
   if (newest && newest[0] > (known.heard || 0)) { known.heard = newest[0]; say(newest[1], 12); }
-  at("progress").hidden = at("cancel").hidden = !progress && !busy;
+  at("progress").hidden = at("cancel").hidden = !progress && (!busy || told.stuck);
   if (progress) at("progress").value = progress[3]; else at("progress").removeAttribute("value");
   if (Date.now() > saidUntil && !document.body.classList.contains("lost")) {
     const phase = progress ? progress[0] : "", part = progress && progress[2] > 1 ? ` ${progress[1]} of ${progress[2]}` : "";
-    at("said").textContent = phase ? `${phase}${part} ...` : busy ? "learning ..." : told.earlier && !known.painting ? `${told.earlier} strokes and edits of an earlier session; "start anew" sets them aside.` : told.large ? "Textures are learned from crops of this large image, and from where you paint." : "";
+    at("said").textContent = phase ? `${phase}${part} ...` : told.stuck && newest ? newest[1] : busy ? "learning ..." : told.earlier && !known.painting ? `${told.earlier} strokes and edits of an earlier session; "start anew" sets them aside.` : told.large ? "Textures are learned from crops of this large image, and from where you paint." : "";
   }
   at("back").disabled = !told.undo;
   at("again").disabled = !told.redo;

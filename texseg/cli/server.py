@@ -226,6 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "classes": session.classes(),
                 "merged": {} if session.state is None else numbered(session.state.classes),
                 "busy": session.is_behind,
+                "stuck": session.is_stuck,
                 "settling": session.will_settle,
                 "shape": picture.shape,
                 "shown": picture.shown,

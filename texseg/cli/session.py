@@ -174,9 +174,7 @@ class Session:
             operation = self.checked(given, last + 1, by)
             self.operations.append(operation)
             self.undone = [each for each in self.undone if each["by"] != by]
-            if operation["kind"] in ("fit", "mask", "anew") or self._is_settling:
-                self._stop.set()  # what is being computed is no longer wanted
-            self._keep()
+            self._keep(operation["kind"])
 
     def undo(self, by: str, again: bool = False) -> None:
         """Take the last operation of a window out, or put it in again."""
@@ -187,7 +185,7 @@ class Session:
                 source.remove(own[-1])
                 target.append(own[-1])
                 self.operations.sort(key=lambda each: each["id"])
-                self._keep()
+                self._keep(own[-1]["kind"])
 
     def cancel(self) -> None:
         """Stop what is being computed; an operation that wants a new fit is removed."""
@@ -197,7 +195,7 @@ class Session:
             fits = [each for each in self.live if each["kind"] in ("fit", "mask") and each["id"] not in built]
             if fits:
                 self.operations.remove(fits[-1])
-                self._keep()
+                self._keep("fit")
             self.tell("stopped")
 
     def save(self, image: int, kinds: Sequence[str]) -> None:
@@ -281,7 +279,9 @@ class Session:
                 pass
             self._go_elsewhere("does not belong to these images")
 
-    def _keep(self) -> None:
+    def _keep(self, changed: str) -> None:
+        if changed in ("fit", "mask", "anew") or self._is_settling:
+            self._stop.set()  # what is being computed is no longer wanted
         kept = [{name: value for name, value in each.items() if name != "by"} for each in self.operations]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while self.path.exists() and self.path.read_bytes() != self._written:
@@ -319,6 +319,11 @@ class Session:
     def is_behind(self) -> bool:
         """Whether there are operations that the model does not follow yet."""
         return self._ids != self._built
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the last job has failed; other operations, or another image, may help."""
+        return self._stuck == self.painted
 
     @property
     def will_settle(self) -> bool:
@@ -369,7 +374,9 @@ class Session:
             given["flat_ground"] = False  # crops do not show how much there is
         model = fit_model([self.data(*member) for member in state.members], given, self.follow, seeds)
         model.callback = None
-        return state._replace(model=model, seeds=seeds)
+        used = set(itertools.chain(*state.fit))
+        fit = (*state.fit, *((c,) for c in range(1, MOST_SEGMENTS + 1) if c not in used))
+        return state._replace(model=model, seeds=seeds, fit=fit[: model.n_segments_])
 
     def data(self, image: int, window: Any) -> Any:
         """Pixels of a window, and where they hold data that no lasso has left out."""
@@ -383,21 +390,25 @@ class Session:
         if picture.is_large:
             windows = list(read_crops(picture, n_crops=_CROPS, side=_CROP)[0].windows)
         state = Painted(None, tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
-        state = self._fitted(state, None, parameters.get("n_segments"))
-        return state._replace(fit=tuple((k,) for k in range(1, state.model.n_segments_ + 1)))
+        return self._fitted(state, None, parameters.get("n_segments"))
+
+    def _seen_of(self, members: Sequence[Member], strokes: Sequence[Operation]) -> set[int]:
+        """Find the classes whose strokes are not erased."""
+        every = sorted({0, *(each["cls"] for each in strokes)})
+        numbers = {c: k for k, c in enumerate(every)}
+        return {every[k] for k in classes_in([rasterised(strokes, numbers, *each) for each in members])}
 
     def _with_strokes(self, state: Painted, live: Sequence[Operation]) -> Painted:
         strokes, classes = [each for each in live if each["kind"] == "stroke"], state.classes
         members = self._members(state.members, strokes)
-        new = sorted({each["cls"] for each in strokes} - numbered(classes).keys() - {0})
+        painted = self._seen_of(members, strokes)
+        if not painted:
+            return self._state_of([each for each in live if each not in strokes])
+        new = sorted(painted - numbered(classes).keys())
+        if len(classes) + len(new) == 1:
+            return state  # which has this class everywhere
         grown = state._replace(fit=(*classes, *((c,) for c in new)), is_halved=False, members=members)
         seeds = self.seeds_of(grown, strokes)
-        painted = classes_in(seeds)
-        gone = {c for k, c in enumerate(new, len(classes) + 1) if k not in painted}  # erased again
-        if gone:
-            return self._with_strokes(state, [each for each in live if each.get("cls") not in gone])
-        if not len(painted):
-            return self._state_of([each for each in live if each not in strokes])
         grown = grown._replace(strokes=tuple(strokes), seeds=None)
         if members != state.members or state.model.ground_ is not None:
             return self._fitted_to_strokes(grown)
@@ -409,7 +420,7 @@ class Session:
         """Fit a model as the command does that saves it; merged segments stay merged."""
         groups = state.model.fitted_labels
         seeds = self.seeds_of(state, state.strokes, state.model._part_images())
-        state = self._fitted(state, seeds, max(2, len(state.fit)))
+        state = self._fitted(state, seeds, len(state.fit))
         state.model.merge([own for own in groups if own[1:]])
         return state
 
@@ -462,15 +473,15 @@ class Session:
     def _anew(self, state: Painted, values: Mapping[str, Any], strokes: Sequence[Operation]) -> Painted:
         """Fit with other parameters, or to what a lasso has left; painted classes stay."""
         parameters, is_free = {**state.parameters, **values}, "n_segments" in values
-        painted, own = {each["cls"] for each in strokes} - {0}, {each[0]: each for each in state.classes}
-        if not painted:
-            return self._first(parameters)
+        members, own = self._members(state.members, strokes), {each[0]: each for each in state.classes}
+        painted = self._seen_of(members, strokes)
         first = {next((c for c in own if cls in own[c]), cls) for cls in painted}
+        if not painted or not is_free and len(own.keys() | first) == 1:
+            return self._first(parameters)
         every = list(dict.fromkeys([*own, *sorted(first), *(range(1, MOST_SEGMENTS) if is_free else ())]))
         wanted = max(2, len(first), values["n_segments"] or 0) if is_free else len(every)
         chosen = {*sorted(every, key=lambda c: (c not in first, every.index(c)))[:wanted]}
         fit = tuple(own.get(c, (c,)) for c in every if c in chosen)
-        members = self._members(state.members, strokes)
         fresh = Painted(state.model, members, parameters, fit, strokes=tuple(strokes))
         seeds = self.seeds_of(fresh, strokes, () if is_free else state.model._images())
         return self._fitted(fresh, seeds, wanted)
@@ -489,7 +500,7 @@ class Session:
     def _run(self) -> None:
         while not self._is_closed:
             with self.changed:
-                if self._stuck == self.painted or (job := next(self._jobs(), None)) is None:
+                if self.is_stuck or (job := next(self._jobs(), None)) is None:
                     self.changed.wait(_REST or None)
                     continue
                 self._stop.clear()
