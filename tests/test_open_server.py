@@ -23,6 +23,7 @@ from PIL import Image
 from texseg import read_labels
 from texseg.cli import main
 from texseg.cli import session as module
+from texseg.cli.server import Server
 
 
 @pytest.fixture(scope="module")
@@ -402,8 +403,12 @@ def test_a_large_image_is_learned_from_crops_and_labelled_by_blocks(tmp_path, mo
         settle(session)
         assert {part.stop - part.start for _, window in session.state.members for part in window} == {96}
         assert ask(server, "/picture/0/0/0/0")[0] == ask(server, "/labels/0/1/0/0")[0] == 200
+        told = []
         with session.changed:
-            assert session.changed.wait_for(lambda: len(session._blocks[0]) == len(session.plan(0)), 20)
+            while len(session._blocks[0]) < len(session.plan(0)):
+                assert session.changed.wait(20)
+                told.append(session.progress)
+        assert told.count(None) < 3 and {each[0] for each in told if each} == {"blocks"}
         assert session.labels[0].all() and session.confidence[0].all()  # every block
         settle(session)
         picture = json.loads(ask(server, "/state?image=0&since=-1&painted=-1&contents=-1")[1])["content"]
@@ -495,6 +500,17 @@ def test_a_user_who_ends_it_is_told_what_was_kept(tmp_path, painted):
         said = process.communicate(timeout=20)[1].splitlines()
     kept = "all that was painted is in out/strokes/rock.json" if painted else "nothing was painted"
     assert process.returncode == 0 and said[-1] == f"texseg: ended; {kept}"
+
+
+def test_a_port_that_is_in_use_is_named_and_free_again_afterwards(tmp_path):
+    np.save(tmp_path / "rock.npy", np.zeros((64, 64), np.uint8))
+    with served(tmp_path, n_segments=2) as server:
+        port = server.server_port
+        words = ["open", str(tmp_path / "rock.npy"), "-o", str(tmp_path), "--port", str(port)]
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 1 and f"port {port}: address already in use; choose" in result.output
+        assert ask(server, "/", X_Token="wrong")[0] == 403  # the server closes this connection
+    Server(server.session, [], port).server_close()
 
 
 def test_all_pages_at_once_are_refused(tmp_path):

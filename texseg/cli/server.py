@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -57,10 +58,14 @@ class Server(ThreadingHTTPServer):
     """Serves the page of a session; ``kinds`` of results can be saved, and are ticked or not."""
 
     daemon_threads = True
-    allow_reuse_address = False
+    allow_reuse_address = os.name == "posix"  # of a server that has ended; elsewhere, of one that runs, too
 
     def __init__(self, session: Session, kinds: Sequence[tuple[str, bool]], port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise OSError(f"port {port}: {reason}; choose another with --port, or leave it out") from None
         self.session, self.kinds, self.token = session, kinds, secrets.token_urlsafe(32)
         self.hosts = f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
         self.address = f"http://{self.hosts[0]}/?token={self.token}"

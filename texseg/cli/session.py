@@ -379,7 +379,7 @@ class Session:
         return state._replace(model=model, seeds=seeds, fit=fit[: model.n_segments_])
 
     def data(self, image: int, window: Any) -> Any:
-        """Pixels of a window, and where they hold data that no lasso has left out."""
+        """Pixels of a window, and where they hold data inside of all lassos."""
         read, left = self.pictures[image].read(window), self.left.get(image)
         mask = np.ones(read.shape, bool) if read.mask is None else read.mask
         return read._replace(mask=mask if left is None else mask & left[window])
@@ -501,6 +501,9 @@ class Session:
         while not self._is_closed:
             with self.changed:
                 if self.is_stuck or (job := next(self._jobs(), None)) is None:
+                    if self.progress is not None:
+                        with self._telling():
+                            self.progress = None
                     self.changed.wait(_REST or None)
                     continue
                 self._stop.clear()
@@ -515,8 +518,6 @@ class Session:
                     self.tell(" ".join(str(error).split()) or type(error).__name__)
             for text in dict.fromkeys(str(each.message) for each in caught):
                 self.tell(f"note: {text}")
-            with self._telling():
-                self.progress = None
 
     def _jobs(self) -> Iterator[Callable[[], None]]:
         if self.is_behind:
@@ -536,10 +537,10 @@ class Session:
         yield from (partial(self._describe, image, True) for image in looked if self.content[image]["rest"])
         if self._wanted:
             yield partial(self._fill, *self._wanted.pop(0))
-        if self.state.model._division is not self._prepared:
-            yield self._prepare
         for image in looked if self._is_filling else ():
             yield from self._blocks_left(image)
+        if self.state.model._division is not self._prepared:
+            yield self._prepare
 
     def _build(self) -> None:
         with self.changed:
@@ -577,7 +578,7 @@ class Session:
 
     def _publish(self, ids: tuple[int, ...], state: Painted) -> None:
         with self._telling():
-            self._built, self.state = ids, state
+            self._built, self.state, self.progress = ids, state, None
             self.number += 1
             self.labels, self.confidence, self.content, self._blocks, self._wanted = {}, {}, {}, {}, []
             for (image, window), labels in zip(state.members, state.model._images(), strict=True):
@@ -641,7 +642,8 @@ class Session:
         about = len(state.classes), labels, model.profiles_
         levels = [level_content(*about, features=model.textures_.features, **same)]
         is_quick = not state.strokes or math.prod(picture.shape) <= _LARGEST_BETWEEN
-        if with_others and is_quick and state.members == ((image, picture.everything),):
+        has_others = is_quick and state.members == ((image, picture.everything),)
+        if with_others and has_others:
             hierarchy = model.hierarchy_
             for k, other in steady_levels(self.labels[image], hierarchy, shown):
                 if self.is_behind:
@@ -653,7 +655,7 @@ class Session:
             "title": picture.name,
             "number": self.number,
             "classes": [own[0] for own in state.classes],
-            "rest": not with_others,
+            "rest": has_others and not with_others,
             "doubts": _doubts(labels, small, shape[0] / shown[0]),
             "parameters": {name: state.parameters.get(name) for name in FITTED},
         }
