@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import copy
 import os
 import shlex
@@ -72,8 +71,9 @@ def open_page(options: dict[str, Any]) -> None:
                     kept = f"all that was painted is in {shown(session.path)}"
                     interruption.words = f"ended; {kept if session.operations else 'nothing was painted'}"
                     interruption.code = 0
-                if not session.close():  # a thread that is in a library would end the process as a crash
-                    atexit.register(os._exit, interruption.code)
+                if not session.close():  # threads that are in a library would be waited for
+                    say(f"texseg: {interruption.words}", err=True)
+                    os._exit(interruption.code)
                 raise
 
 

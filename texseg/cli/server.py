@@ -200,10 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
         }
         page = filled(
             "report.html",
-            POLICY="",
             NONCE=f' nonce="{self._nonce}"',
             TITLE=escape(session.pictures[0].name),
-            HEADING="",
             FACTS=terms({"texseg": texseg.__version__}),
             IMAGE="data:,",
             TOOLS=tools,

@@ -15,7 +15,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from texseg.edits import checked_edits
 from texseg.io.display import deepest_places, display_range, displayable
 from texseg.io.files import atomic_write
 from texseg.io.regions import Floats, Labels, boxes_of, connected_regions
-from texseg.method.sampling import read_crops, valid_pixels
+from texseg.method.sampling import read_crops, valid_pixels, window_around
 from texseg.method.seeds import classes_in
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress
@@ -45,6 +46,7 @@ Place = tuple[int, ...]
 Member = tuple[int, Window]
 Classes = tuple[tuple[int, ...], ...]
 Operation = dict[str, Any]
+Seeds = list[NDArray[np.int32] | None]
 
 FITTED = ("n_segments", "smoothness", "min_size", "cue", "log")  # parameters that can be changed on the page
 
@@ -59,10 +61,6 @@ _PAUSE = 0.2  # seconds between two reports of progress
 _REST = 1.0  # seconds after which no other stroke is expected soon
 
 
-class JobStopped(Exception):
-    """The user has stopped a computation, or it is no longer wanted."""
-
-
 class Painted(NamedTuple):
     """A model, and what its labels mean."""
 
@@ -72,7 +70,7 @@ class Painted(NamedTuple):
     fit: Classes = ()  # of every label when it was fitted, from 1; several where segments had been merged
     is_halved: bool = False  # segments were split since, which no option of the command does
     strokes: tuple[Operation, ...] = ()
-    seeds: Sequence[NDArray[np.int32] | None] | None = None  # with which it was fitted, of each member
+    seeds: Seeds | None = None  # with which it was fitted, of each member
 
     @property
     def classes(self) -> Classes:
@@ -113,18 +111,15 @@ class Canvas:
         small, valid = map(np.concatenate, zip(*strips, strict=True))
         return small, display_range(small, valid)
 
-    def picture(
-        self, window: Window | None = None, shape: tuple[int, int] | None = None
-    ) -> NDArray[np.uint8]:
+    def picture(self, window: Window | None, shape: tuple[int, int]) -> NDArray[np.uint8]:
         """Picture (h, w, 3) of a window, or of all of it, at a size."""
         pixels = self._reduced[0] if window is None else self.read(window).pixels
-        drawn = np.rint(displayable(pixels, *self._reduced[1])).astype(np.uint8)
-        return reduced(drawn, shape or self.shown)
+        return reduced(np.rint(displayable(pixels, *self._reduced[1])).astype(np.uint8), shape)
 
     @cached_property
     def look(self) -> Look:
         """What it looks like, at the size of the overview."""
-        return Look.of(self.picture())
+        return Look.of(self.picture(None, self.shown))
 
 
 class Session:
@@ -180,8 +175,7 @@ class Session:
         """Take the last operation of a window out, or put it in again."""
         with self.changed:
             source, target = (self.undone, self.operations) if again else (self.operations, self.undone)
-            own = [each for each in source if each["by"] in (by, "earlier")]
-            if own:
+            if own := [each for each in source if each["by"] in (by, "earlier")]:
                 source.remove(own[-1])
                 target.append(own[-1])
                 self.operations.sort(key=lambda each: each["id"])
@@ -192,8 +186,7 @@ class Session:
         with self.changed:
             self._stop.set()
             self._is_filling, built = False, self._built or ()
-            fits = [each for each in self.live if each["kind"] in ("fit", "mask") and each["id"] not in built]
-            if fits:
+            if fits := [e for e in self.live if e["kind"] in ("fit", "mask") and e["id"] not in built]:
                 self.operations.remove(fits[-1])
                 self._keep("fit")
             self.tell("stopped")
@@ -240,7 +233,7 @@ class Session:
         """Check what came from a window or from a file, and number it."""
         match given:
             case {"kind": "stroke", "image": image, "cls": cls, "points": points}:
-                own = {"image": self.image(image), "cls": _whole(cls, 0), "points": _points(points)}
+                own = {"image": self.image(image), "cls": _whole(cls), "points": _points(points)}
             case {"kind": "mask", "image": image, "keep": bool(keep), "points": [_, _, _, *_] as points}:
                 own = {"image": self.image(image), "keep": keep, "points": _points(points)}
             case {"kind": "merge", "classes": [_, _, *_] as classes} if len(classes) <= MOST_SEGMENTS:
@@ -260,23 +253,17 @@ class Session:
 
     def image(self, number: Any) -> int:
         """Check the number of an image."""
-        if type(number) is not int or not 0 <= number < len(self.pictures):
-            raise ValueError(f"image must be a number from 0 to {len(self.pictures) - 1}")
-        return number
+        return _whole(number, 0, len(self.pictures) - 1)
 
     def _restore(self) -> None:
-        while True:
-            try:
+        while self.path.exists():
+            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
                 self._written = self.path.read_bytes()
                 found = json.loads(self._written)
                 if found["images"] == self._about:
                     own = ((each, _whole(each["id"], 1)) for each in found["operations"])
                     self.operations = [self.checked(*each, "earlier") for each in own]
                     return
-            except FileNotFoundError:
-                return
-            except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                pass
             self._go_elsewhere("does not belong to these images")
 
     def _keep(self, changed: str) -> None:
@@ -353,7 +340,7 @@ class Session:
 
     def seeds_of(
         self, state: Painted, strokes: Sequence[Operation], maps: Sequence[NDArray[np.int32]] = ()
-    ) -> list[NDArray[np.int32] | None]:
+    ) -> Seeds:
         """Seeds of the members by labels of the fit; dots lie deep in segments of maps without strokes."""
         found = [rasterised(strokes, numbered(state.fit), *member) for member in state.members]
         painted = classes_in(found)
@@ -365,9 +352,7 @@ class Session:
                         cv2.circle(own, (x, y), max(0, min(_DOT, int(depth) - 1)), label, cv2.FILLED)
         return [own if own.any() else None for own in found]
 
-    def _fitted(
-        self, state: Painted, seeds: Sequence[NDArray[np.int32] | None] | None, n_segments: int | None
-    ) -> Painted:
+    def _fitted(self, state: Painted, seeds: Seeds | None, n_segments: int | None) -> Painted:
         """Fit a model to the members of a state."""
         given = {**state.parameters, "n_segments": n_segments}
         if any(self.pictures[image].is_large for image, _ in state.members):
@@ -431,9 +416,9 @@ class Session:
         assert ids is not None
         try:
             settled = self._fitted_to_strokes(state)
-        except (JobStopped, ValueError, TypeError) as error:
+        except (CancelledError, ValueError, TypeError) as error:
             self.state = state._replace(seeds=[])  # it stays as it is
-            return None if isinstance(error, JobStopped) else self.tell(str(error))
+            return None if isinstance(error, CancelledError) else self.tell(str(error))
         finally:
             self._is_settling = False
         self._kept[ids] = settled
@@ -446,10 +431,9 @@ class Session:
                 around = [canvas.everything, *(window for number, window in members if number == image)]
                 is_in = [ys.start <= y < ys.stop and xs.start <= x < xs.stop for ys, xs in around]
                 if is_in[0] and not any(is_in[1:]):
-                    pairs = zip((y, x), canvas.shape, strict=True)
-                    top, left = (max(0, min(int(at) - _CROP // 2, n - _CROP)) for at, n in pairs)
-                    crop = slice(top, top + _CROP), slice(left, left + _CROP)
-                    members = (*members, (image, crop if canvas.is_large else canvas.everything))
+                    side = _CROP if canvas.is_large else max(canvas.shape)
+                    window: Any = window_around((y, x), canvas.shape, side)
+                    members = (*members, (image, window))
         return members
 
     def _after(self, state: Painted, live: Sequence[Operation]) -> Painted:
@@ -491,7 +475,7 @@ class Session:
     def follow(self, progress: Progress) -> None:
         """Show progress, and stop where that is wanted."""
         if self._stop.is_set():
-            raise JobStopped
+            raise CancelledError
         if time.monotonic() - self._told > _PAUSE:
             self._told = time.monotonic()
             with self._telling():
@@ -511,7 +495,7 @@ class Session:
                 warnings.simplefilter("always")
                 try:
                     job()
-                except JobStopped:
+                except CancelledError:
                     pass
                 except Exception as error:  # whatever happens to one job, the page stays alive
                     self._stuck = self.painted
@@ -573,7 +557,7 @@ class Session:
             except (ValueError, TypeError) as error:
                 self._broken.add(ids[-1])
                 self.tell(str(error))
-                raise JobStopped from None
+                raise CancelledError from None
         return self._kept[ids]
 
     def _publish(self, ids: tuple[int, ...], state: Painted) -> None:
@@ -709,9 +693,9 @@ def _doubts(labels: Labels, sure: Floats, scale: float) -> list[Any]:
     return found
 
 
-def _whole(value: Any, least: int) -> int:
-    if type(value) is not int or not least <= value < 2**40:
-        raise ValueError(f"a whole number of at least {least} is needed, got {value!r:.60}")
+def _whole(value: Any, least: int = 0, most: int = 2**40) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"a whole number from {least} to {most} is needed, got {value!r:.60}")
     return value
 
 

@@ -154,7 +154,7 @@ def read_crops(
         middle = [(part.start + part.stop) / 2 for part in place]
         seen = (all(p.start <= at < p.stop for p, at in zip(w, middle, strict=True)) for w in shown)
         if len(shown) < n_crops // 4 and not any(seen):
-            shown.append(_around_middle(middle, source.shape, side))
+            shown.append(window_around(middle, source.shape, side))
     windows = [*sample.windows[: n_crops - len(shown)], *shown]
     crops = [source.read(window) for window in windows]
     kept = [i for i, crop in enumerate(crops) if valid_pixels(crop[0], crop[1], len(source.shape)).any()]
@@ -253,7 +253,7 @@ def _by_content(
         np.minimum(distance, survey.distances(seen).min(axis=1), out=distance)
 
     def add_around(which: NDArray[np.integer]) -> None:
-        window = _around_middle(middles[which].mean(axis=0), shape, side)
+        window = window_around(middles[which].mean(axis=0), shape, side)
         seen = survey.seen_in(window)
         seen[which[0]] = True
         add(window, seen)
@@ -283,7 +283,8 @@ def _by_content(
     return SceneSample(windows, by_content, looked_at, float(unlike.mean()), place)
 
 
-def _around_middle(middle: Sequence[float], shape: tuple[int, int], side: int) -> Window:
+def window_around(middle: Sequence[float], shape: tuple[int, int], side: int) -> Window:
+    """Rows and columns of a square about a place, moved into an image of a shape."""
     pairs = list(zip(middle, shape, strict=True))
     starts = [int(min(max(0, at - side // 2), max(0, length - side))) for at, length in pairs]
     rows, columns = (slice(at, min(at + side, length)) for at, length in zip(starts, shape, strict=True))

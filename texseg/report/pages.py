@@ -57,8 +57,8 @@ class ReportEntry(NamedTuple):
 
 
 def filled(template: str, **values: str) -> str:
-    """Return a template of this folder with its ``{{NAME}}`` marks replaced."""
-    return re.sub(r"\{\{([A-Z]+)\}\}", lambda mark: values[mark[1]], part_of(template))
+    """Return a template of this folder with its ``{{NAME}}`` marks replaced, if only by nothing."""
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda mark: values.get(mark[1], ""), part_of(template))
 
 
 def part_of(name: str) -> str:
@@ -181,9 +181,6 @@ def write_report(
     page = filled(
         "report.html",
         POLICY=_POLICY,
-        NONCE="",
-        TOOLS="",
-        PANEL="",
         TITLE=escape(title),
         HEADING=terms(heading),
         FACTS=terms(facts),
