@@ -10,11 +10,10 @@ from scipy import ndimage
 
 from tests.test_cli_large import run
 from texseg.blocks import ArrayWindows
-from texseg.cli import process
 from texseg.method import division
 from texseg.method.division import Divider
 from texseg.method.sampling import SceneSample, read_crops, sample_windows
-from texseg.segmenter import Segmenter
+from texseg.segmenter import Segmenter, segment
 
 PATCH = np.s_[640:1100, 1700:2160]  # 4 % of the scene, in none of the crops of an even sample
 
@@ -169,40 +168,65 @@ def test_a_number_that_is_chosen_grows_by_what_is_rare(planted, monkeypatch, gro
     assert grow == (not any(share_of_patch(window) > 0.4 for window in windows))
 
 
-@pytest.mark.parametrize("grow", ["--grow", "--no-grow"])
-def test_what_no_texture_explains_is_learned_and_labelled_again(planted, tmp_path, monkeypatch, grow):
-    """The look at the scene has missed it; or else it is said where it lies."""
-    tifffile.imwrite(tmp_path / "scene.tif", planted[512:1200, 1500:2240], tile=(256, 256))
+@pytest.fixture
+def looks(monkeypatch):
+    """Places that crops had to show, where the look at a scene of 688 x 740 pixels sees only its edges."""
     looks = []
 
-    def blind(scene, seed, n_crops, places=()):
-        looks.append(
-            [
-                tuple(slice(p.start + at, p.stop + at) for p, at in zip(w, (512, 1500), strict=True))
-                for w in places
-            ]
-        )
+    def blind(scene, seed, n_crops, side=None, places=()):
+        looks.append(places)
         if places:
             return read_crops(scene, seed, n_crops, 160, places)
         windows = [np.s_[y : y + 100, x : x + 160] for y in (0, 588) for x in (0, 200, 400)]
         return SceneSample(windows), [scene.read(window) for window in windows]
 
-    monkeypatch.setattr(process, "crop_count", lambda *_: 6)
-    monkeypatch.setattr(process, "read_crops", blind)
+    for module in ("cli.process", "blocks"):
+        monkeypatch.setattr(f"texseg.{module}.crop_count", lambda *_: 6)
+        monkeypatch.setattr(f"texseg.{module}.read_crops", blind)
+    return looks
+
+
+def is_own(labels):
+    """Whether most of the patch has a label of its own, in the part of the scene of these fixtures."""
+    inside, outside = (
+        np.bincount(part.ravel(), minlength=9) for part in (labels[160:560, 230:640], labels[:100])
+    )
+    return inside.argmax() != outside.argmax()
+
+
+def shown(window):
+    """Share of the patch in a window of the part of the scene."""
+    return share_of_patch(
+        [slice(p.start + at, p.stop + at) for p, at in zip(window, (512, 1500), strict=True)]
+    )
+
+
+@pytest.mark.parametrize("grow", ["--grow", "--no-grow"])
+def test_what_no_texture_explains_is_learned_and_labelled_again(planted, tmp_path, looks, grow):
+    """The look at the scene has missed it; or else it is said where it lies."""
+    tifffile.imwrite(tmp_path / "scene.tif", planted[512:1200, 1500:2240], tile=(256, 256))
     done = run(
         "segment", tmp_path / "scene.tif", "--k-min", 1, grow, "--memory", "45M", "-o", tmp_path / "out"
     )
     assert done.exit_code == 0, done.output
     labels = tifffile.imread(tmp_path / "out" / "scene_labels.tif")
-    assert share_of_patch(looks[-1][0]) > 0.2 if grow == "--grow" else len(looks) == 1
+    assert shown(looks[-1][0]) > 0.2 if grow == "--grow" else len(looks) == 1
     assert ("labelled again, with textures of what none explained at first: rows" in done.stderr) == (
         grow == "--grow"
     )
     assert ("no texture explains rows" in done.stderr) == (grow != "--grow")
-    inside, outside = (
-        np.bincount(part.ravel(), minlength=9) for part in (labels[160:560, 230:640], labels[:100])
-    )
-    assert (inside.argmax() != outside.argmax()) == (grow == "--grow")
+    assert is_own(labels) == (grow == "--grow")
+
+
+@pytest.mark.parametrize("grow", [True, False])
+def test_arrays_are_labelled_again_as_files_are(planted, monkeypatch, looks, grow):
+    monkeypatch.setattr("texseg.blocks.free_memory", lambda: 10**6)
+    with pytest.warns(UserWarning) as caught:
+        labels = segment(planted[512:1200, 1500:2240], k_min=1, grow=grow)
+    said = " ".join(str(each.message) for each in caught)
+    assert ("labelled again, with textures of what none explained at first: rows" in said) == grow
+    assert ("no texture explains rows" in said) != grow
+    assert is_own(labels) == grow and len(looks) == 1 + grow and (not grow or shown(looks[-1][0]) > 0.2)
 
 
 def test_info_lists_the_crops_of_a_large_image(planted, tmp_path):

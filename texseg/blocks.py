@@ -26,7 +26,15 @@ from texseg.counts.axes import connected_parts, of_each, shortened
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
-from texseg.method.sampling import SceneSample, crop_count, crops_in, read_crops, sample_windows, valid_pixels
+from texseg.method.sampling import (
+    SceneSample,
+    crop_count,
+    crops_in,
+    placed,
+    read_crops,
+    sample_windows,
+    valid_pixels,
+)
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
 from texseg.pixels.joining import BlockParts, joined_labels
@@ -257,16 +265,24 @@ def read_blocks(
 
 
 def label_blocks(
-    source: Any, textures: Textures, blocks: BlockPlan, request: Request, store: Any = None, **how: Any
+    source: Any,
+    textures: Textures,
+    blocks: BlockPlan,
+    request: Request,
+    store: Any = None,
+    novel: list[Window] | None = None,
+    **how: Any,
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
     """Label an image read window by window; labels and confidence are those of the whole image.
 
     ``source`` has ``shape``, ``channel_axis`` (-1, or None for grey) and ``read(window)``, which gives pixels
     and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.read.Source`.
-    ``store`` keeps the readings until all are known, see :func:`read_blocks`.
+    ``store`` keeps the readings until all are known, and ``novel`` gets places, see :func:`read_blocks`.
     """
     kept: Any = {} if store is None else store
-    read_blocks(source, textures, blocks, request, kept, **how)
+    found = read_blocks(source, textures, blocks, request, kept, **how)
+    if novel is not None:
+        novel += found
     yield from join_blocks(textures, blocks, request, kept)
 
 
@@ -348,13 +364,18 @@ def label_array(
     mask: Any = None,
     blocks: BlockPlan | None = None,
     n_axes: int = 2,
+    novel: list[Window] | None = None,
 ) -> Any:
-    """Label an array (H, W), or with bands, block by block; a lazy array gives a lazy array of its labels."""
+    """Label an array (H, W), or with bands, block by block; a lazy array gives a lazy array of its labels.
+
+    Of others, the places of large parts that no texture explains are added to ``novel``, if requested.
+    """
     source = ArrayWindows(image, channel_axis, mask, n_axes)
     blocks = plan_blocks(source.shape, textures) if blocks is None else blocks
     if not is_lazy(image):
-        out = np.empty(source.shape, np.int32)
-        for place, labels, _ in label_blocks(source, textures, blocks, request, n_jobs=crew_size()):
+        out, request = np.empty(source.shape, np.int32), request._replace(finds_novelty=novel is not None)
+        how: Any = {"novel": novel, "n_jobs": crew_size()}
+        for place, labels, _ in label_blocks(source, textures, blocks, request, **how):
             out[blocks.core(place)] = labels
         return out
     try:
@@ -421,12 +442,20 @@ def _read_part(pixels: Any, mask: Any, channel_axis: int | None, place: Place, *
 
 
 def crops_of(
-    image: Any, channel_axis: int | None, mask: Any, random_state: Any, n_axes: int = 2, side: Any = None
+    image: Any,
+    channel_axis: int | None,
+    mask: Any,
+    random_state: Any,
+    n_axes: int = 2,
+    side: Any = None,
+    places: Sequence[Window] = (),
 ) -> tuple[list[NDArray[Any]], list[NDArray[np.bool_] | None], SceneSample]:
     """Choose and read the crops from which textures are learned; give them, their masks, and the choice."""
     source = ArrayWindows(image, channel_axis, mask, n_axes)
-    sample, read = read_crops(source, random_state, crop_count(None, 1, n_axes), side)
-    if not is_lazy(image):
+    sample, read = read_crops(source, random_state, crop_count(None, 1, n_axes), side, places)
+    if places:
+        warn(f"labelled again, with textures of what none explained at first: {placed(*places)}")
+    elif not is_lazy(image):
         warn(
             f"an image of shape {image.shape} takes more than half of the memory that is free: it is "
             f"labelled block by block, with textures learned from {sample}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -21,7 +21,7 @@ from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
 from texseg.method.labelling import confidence_of, label_scene, probabilities
 from texseg.method.number import Selection
-from texseg.method.sampling import CROP_OF_STACK, SceneSample
+from texseg.method.sampling import CROP_OF_STACK, SceneSample, learns_again, unexplained
 from texseg.method.scenes import known_scenes, learn_scenes, refuse_seeds_without_cells, warn
 from texseg.method.seeds import checked_seeds, classes_in
 from texseg.method.textures import Scene
@@ -102,13 +102,21 @@ class Segmenter(Editable):
         cheap look at the whole finds (:mod:`texseg.method.sampling`), and ``sample_`` tells which;
         ``labels_`` is then a lazy array of the whole, and ``confidence_`` and ``hierarchy_`` are those of the
         crops. The same is done, with a warning, with an array in memory or mapped from a file that would take
-        more than half of the memory that is free; ``labels_`` is then an array, made block by block.
+        more than half of the memory that is free; ``labels_`` is then an array, made block by block. Where
+        no texture explains a large part of it, that joins the crops, and the array is labelled again.
         """
         return self._fit(X, mask, seeds)
 
     @computing
-    def _fit(self, X: Any, mask: Any, seeds: Any = None, sample: SceneSample | None = None) -> Self:
-        """Fit to images, or to the crops of a scene that a sample tells."""
+    def _fit(
+        self,
+        X: Any,
+        mask: Any,
+        seeds: Any = None,
+        sample: SceneSample | None = None,
+        places: Sequence[tuple[slice, ...]] = (),
+    ) -> Self:
+        """Fit to images, or to the crops of a scene that a sample tells, or that show ``places``."""
         settings = self._settings()
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
@@ -117,7 +125,7 @@ class Segmenter(Editable):
         by_blocks = seeds is None and goes_by_blocks(X, axis, *about)
         if by_blocks:
             side = None if settings.planes is None else CROP_OF_STACK
-            images, masks, sample = crops_of(X, axis, mask, settings.random_state, n_axes, side)
+            images, masks, sample = crops_of(X, axis, mask, settings.random_state, n_axes, side, places)
             settings = settings.changed(flat_ground=False)  # crops do not see how much there is
         with ProgressBar(hidden=not settings.verbose) as bar:
             tell = Phases([bar, settings.callback], costs_of(settings))
@@ -134,7 +142,13 @@ class Segmenter(Editable):
         if by_blocks and sample is not None:
             self.sample_ = sample
             self._hierarchy = self.hierarchy_  # of the crops, to which labels belong so far
-            self.labels_ = self.predict(X, mask=mask)
+            looks = n_axes == 2 and self.cue_ == "texture" and not is_lazy(X)
+            novel: list[Any] | None = [] if looks else None
+            self.labels_ = self._labels_by_blocks(X, mask, novel=novel)
+            if novel and learns_again(sample.record(), self.n_segments, self.grow):
+                return self._fit(X, mask, places=novel)
+            if novel:
+                warn(unexplained(novel, self.n_segments_))
         self._warn_of_fewer(fit)
         return self
 
@@ -244,9 +258,9 @@ class Segmenter(Editable):
         """
         self._check_is_fitted()
         check_flags(unknown=unknown, rescale=rescale)
-        textures, settings = self.textures_, self._settings()
-        axis, n_axes = settings.channel_axis, settings.n_axes
-        large = goes_by_blocks(X, axis, self.n_segments_, settings.preset, n_axes)
+        settings = self._settings()
+        about = settings.channel_axis, self.n_segments_, settings.preset, settings.n_axes
+        large = goes_by_blocks(X, *about)
         if is_lazy(X) or (large and self._sees_the_same_in_blocks(X, rescale)):
             if rescale:
                 raise ValueError("rescale=True needs images in memory, got a lazy array")
@@ -255,9 +269,17 @@ class Segmenter(Editable):
                     "the model distinguishes flat background from textures, which needs the whole image; fit "
                     "with flat_ground=False, or mask the background"
                 )
-            request = Request(settings.smoothness, settings.min_size, settings.nodata, unknown)
-            return label_array(X, textures, request, axis, mask, n_axes=n_axes)
+            return self._labels_by_blocks(X, mask, unknown)
         labels, _ = self.predict_with_confidence(X, mask=mask, unknown=unknown, rescale=rescale)
+        return labels
+
+    def _labels_by_blocks(
+        self, X: Any, mask: Any, unknown: bool = False, novel: list[Any] | None = None
+    ) -> Labels:
+        s = self._settings()
+        request = Request(s.smoothness, s.min_size, s.nodata, unknown)
+        about: Any = {"n_axes": s.n_axes, "novel": novel}
+        labels: Labels = label_array(X, self.textures_, request, s.channel_axis, mask, **about)
         return labels
 
     @computing

@@ -60,8 +60,10 @@ from texseg.method.sampling import (
     NO_DATA,
     SceneSample,
     crop_count,
+    learns_again,
     placed,
     read_crops,
+    unexplained,
     valid_pixels,
 )
 from texseg.method.scenes import FourthBandWarning, LogarithmWarning
@@ -73,7 +75,6 @@ if TYPE_CHECKING:
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = {2: 256, 3: 48}  # of a block in pixels, by the axes along which textures extend
-_FEWEST_CROPS = 4  # of which one can show what the others do not
 _ANSWERS = 20  # seconds in which a scheduler answers
 _LOST = "another run has finished this image and removed the blocks of both; choose another -o"
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
@@ -408,7 +409,7 @@ def _label_by_blocks(
 
     messages, choice = [parts.message] * bool(parts.message), ""
     novel: list[Any] = []
-    may_grow = work.parameters.get("n_segments") is not None or work.parameters.get("grow")
+    growth = work.parameters.get("n_segments"), work.parameters.get("grow", False)
     while True:
         if model is None:
             model, sample = _fit_crops(scene, work, callback, novel)
@@ -417,7 +418,7 @@ def _label_by_blocks(
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
         options: dict[str, Any] = {"n_jobs": n_jobs, "tell": tell, "client": client}
         novel = blocks.read_blocks(scene, model.textures_, plan, request, parts, **options)
-        if not (novel and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS):
+        if not novel or not learns_again(sample, *growth):
             break
         messages.append(f"labelled again, with textures of what none explained at first: {placed(*novel)}")
         model, parts = None, PartsFolder(parts.folder, made, resume=False)
@@ -437,8 +438,7 @@ def _label_by_blocks(
         said += f"; overlay, confidence and report have 1/{step} of the size"
     messages.append(said)
     if novel:
-        remedy = f"if that is another texture, try -k {model.n_segments_ + 1}"
-        messages.append(f"no texture explains {placed(*novel)}: {remedy}")
+        messages.append(unexplained(novel, model.n_segments_))
     messages += [f"textures learned from {sample.pop('words')}"] if sample else []
     about: Any = {"parts": parts, "sample": sample, "volume": volume}
     return Labelled(pages, model, largest, choice, tuple(messages), **about)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +75,19 @@ class SceneSample(NamedTuple):
         places = [[end for part in w for end in (part.start, part.stop - 1)] for w in self.windows]
         place = None if self.place is None else placed(self.place)
         return {**self._asdict(), "windows": places, "place": place}
+
+
+def learns_again(sample: Mapping[str, Any], n_segments: int | None, grow: bool) -> bool:
+    """Tell from the record of a sample whether what no texture explains may join it: once, if it can grow."""
+    may_grow = n_segments is not None or grow
+    return may_grow and sample.get("again") == 0 and len(sample["windows"]) >= FEWEST_CROPS
+
+
+def unexplained(places: Sequence[Window], n_segments: int) -> str:
+    """Name places that no texture explains, and say what to do."""
+    more = n_segments + 1
+    remedy = f"if that is another texture, try n_segments={more} (-k {more})"
+    return f"no texture explains {placed(*places)}: {remedy}"
 
 
 def placed(*windows: Window) -> str:
