@@ -195,8 +195,8 @@ class Editable:
             images = self._images()
             sizes = np.sum([np.bincount(image.ravel(), minlength=K + 1)[1:] for image in images], axis=0)
             sizes = sizes if images else np.ones(K)
-            before = MergedTextures.of(self.textures_)
-            self._take_over(before.merged(classes[first:] - first, sizes[first:]))
+            textures = MergedTextures.of(self.textures_)
+            self._take_over(textures.merged(classes[first:] - first, sizes[first:]))
         self.names_ = names
         return self
 

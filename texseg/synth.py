@@ -230,8 +230,7 @@ def _fill(crop: NDArray, region: NDArray[np.bool_], rng: np.random.Generator) ->
     difference = (colour - grey[..., None])[region]
     room = np.where(difference > 0, 1 - target[:, None], target[:, None])
     within = np.divide(room, np.abs(difference), out=np.ones_like(room), where=difference != 0)
-    shrink = np.minimum(within.min(axis=1, keepdims=True), 1)
-    return _to_uint8(target[:, None] + shrink * difference)
+    return _to_uint8(target[:, None] + np.minimum(within.min(axis=1, keepdims=True), 1) * difference)
 
 
 def _to_uint8(values: NDArray[np.float64]) -> NDArray[np.uint8]:
@@ -270,8 +269,7 @@ def _draw_voronoi(n_segments: int, shape: tuple[int, ...], rng: np.random.Genera
     side = min(shape)  # every pixel is displaced, smoothly enough not to tear regions apart
     noise = ndimage.gaussian_filter(rng.normal(size=(n_axes, *shape)), (0, *[side / 20] * n_axes))
     displaced = 0.025 * side * noise / noise.std(axis=tuple(range(1, n_axes + 1)), keepdims=True)
-    bent = grid + displaced.reshape(n_axes, -1).T
-    return cKDTree(sites).query(bent)[1].reshape(shape) + 1
+    return cKDTree(sites).query(grid + displaced.reshape(n_axes, -1).T)[1].reshape(shape) + 1
 
 
 def _draw_scattered(n_segments: int, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -294,8 +292,7 @@ def _draw_grid(n_segments: int, shape: tuple[int, int], rng: np.random.Generator
     bottoms = np.cumsum([len(row) for row in rows]) / n_segments * shape[0]
     row_of = np.searchsorted(bottoms, np.arange(shape[0]) + 0.5)
     columns = (np.arange(shape[1]) + 0.5) / shape[1]
-    strips = np.array([row[(columns * len(row)).astype(int)] for row in rows])
-    return strips[row_of]
+    return np.array([row[(columns * len(row)).astype(int)] for row in rows])[row_of]
 
 
 _LAYOUTS: dict[str, Callable] = {"voronoi": _draw_voronoi, "scattered": _draw_scattered, "grid": _draw_grid}

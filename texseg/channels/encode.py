@@ -1,7 +1,5 @@
 """From images to bins: learn the channels' ranges and textons, and encode other images with them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -48,7 +46,7 @@ class Features(NamedTuple):
         weights = self.patch_weight, self.value_weight
         return recipes(planes, self.intensity, bank, self.sigma, *weights, self.bank.spacing)
 
-    def values_alone(self) -> Features:
+    def values_alone(self) -> "Features":
         """Keep only the channels of plain values."""
         kept = np.flatnonzero(self.wavelengths == 0)
         return self._replace(

@@ -1,7 +1,5 @@
 """From real values to bins: the one place where ranges are decided."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The channels of an image: filter moduli of its lightness, patches, and its plain values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import is_

@@ -79,8 +79,7 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
     if len(items) > 1 and not quiet:
         counts = {status: sum(o.status == status for o in outcomes) for status in _STATUSES}
         counts["not begun"] = len(items) - len(outcomes)
-        always = ("done", "failed")
-        say(", ".join(f"{n} {status}" for status, n in counts.items() if n or status in always))
+        say(", ".join(f"{n} {status}" for status, n in counts.items() if n or status in ("done", "failed")))
     sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
 
 

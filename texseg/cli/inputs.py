@@ -88,8 +88,7 @@ def collect_inputs(
         # what is named as a file is reported as one
         if is_file or (len(found) == before and path.suffix.lower() in _IMAGE_SUFFIXES.split()):
             found.setdefault(os.path.abspath(path), (path, path.parent))
-    files = sorted(found.values(), key=lambda entry: read.natural_key(str(entry[0])))
-    return _named(files), skipped
+    return _named(sorted(found.values(), key=lambda entry: read.natural_key(str(entry[0])))), skipped
 
 
 def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Path]:

@@ -118,8 +118,7 @@ def side_by_side(pictures: Mapping[str, NDArray[np.uint8]]) -> NDArray[np.uint8]
     for name, picture in pictures.items():
         panel = np.full((height + 2 * gap, width + gap, 3), 255, np.uint8)
         panel[2 * gap :, gap:] = picture
-        broad = cv2.getTextSize(name, _FONT, scale, 1)[0][0]
-        fitting = scale * min(1.0, width / broad)
+        fitting = scale * min(1.0, width / cv2.getTextSize(name, _FONT, scale, 1)[0][0])
         place, thick = (gap, round(1.4 * gap)), round(enlarged)
         cv2.putText(panel, name, place, _FONT, fitting, (0, 0, 0), thick, cv2.LINE_AA)
         panels.append(panel)

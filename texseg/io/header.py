@@ -55,8 +55,7 @@ class Header:
     @property
     def pixel_size(self) -> PixelSize | None:
         """Height, width and unit of a pixel as stored, None where the file does not say."""
-        of_map = None if self.geo is None else self.geo.pixel_size
-        return of_map or self.measured
+        return (None if self.geo is None else self.geo.pixel_size) or self.measured
 
     @property
     def n_channels(self) -> int:

@@ -144,8 +144,7 @@ class Png(Picture):
                     wrong = f"checksum of the {kind.decode()} chunk is wrong, file is corrupt"
                     self._broken = self._broken or wrong
             chunks.setdefault(kind, chunk[8:-4])
-        start = chunks.get(b"IHDR", b"")
-        width, height, depth, self._colour = struct.unpack_from(">IIBB", start)
+        width, height, depth, self._colour = struct.unpack_from(">IIBB", chunks.get(b"IHDR", b""))
         self._bits, self.data = depth * _PNG_SAMPLES[self._colour], b"".join(kept)
         notes = ["the first picture of the animation is read"] * (b"acTL" in chunks)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))

@@ -639,8 +639,7 @@ def read_label_picture(path: str | os.PathLike[str], *, max_pixels: int | None =
         pixels, mask = source.read()[:2]
     if pixels.ndim == 3:
         colours, places = np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0, return_inverse=True)
-        numbers = (places.reshape(pixels.shape[:2]) + 1).astype(np.int32)
-        return LabelPicture(numbers, format, colours, mask)
+        return LabelPicture((places.reshape(pixels.shape[:2]) + 1).astype(np.int32), format, colours, mask)
     if pixels.dtype.kind == "f" and not (np.isfinite(pixels) & (pixels == np.rint(pixels))).all():
         raise UnsuitableImageError(f"{Path(path).name}: labels must be whole numbers, got fractions")
     if pixels.size and (pixels.max() > np.iinfo(np.int32).max or pixels.min() < np.iinfo(np.int32).min):

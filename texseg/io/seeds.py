@@ -345,5 +345,4 @@ def _inside(rings: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDArray
     row = first[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
     column = np.clip(np.ceil(x[edge] + (row - y[edge]) * across[edge] / down[edge]), 0, width)
     turns = np.bincount(row * (width + 1) + column.astype(np.int64), minlength=height * (width + 1))
-    odd = np.logical_xor.accumulate(turns.reshape(height, width + 1) % 2 == 1, axis=1)
-    return odd[:, :width]
+    return np.logical_xor.accumulate(turns.reshape(height, width + 1) % 2 == 1, axis=1)[:, :width]

@@ -4,8 +4,6 @@ Nothing that a store names is run or trusted: metadata are plain JSON, the codec
 a chunk never unpacks to more than its own pixels. A chunk that is missing holds no data.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math
@@ -54,7 +52,7 @@ def is_store(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup"))
 
 
-def open_zarr(folder: Path) -> ZarrStored:
+def open_zarr(folder: Path) -> "ZarrStored":
     """Open a zarr array, or an OME-Zarr image with its levels."""
     meta = _metadata(folder)
     if "shape" in meta:

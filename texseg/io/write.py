@@ -74,8 +74,7 @@ def write_rows(paths: Sequence[Path], bands: Bands, layout: Layout) -> None:
     with ExitStack() as files:
         # each format passes the rows on, but for the TIFF writer, which pulls all of them and so comes last
         for path in sorted(paths, key=lambda path: _FORMATS[path.suffix.lower()] is _tiff):
-            temporary = files.enter_context(unfinished(path))
-            bands = _FORMATS[path.suffix.lower()](temporary, bands, layout)
+            bands = _FORMATS[path.suffix.lower()](files.enter_context(unfinished(path)), bands, layout)
         for _ in bands:
             pass
     for path in paths:

@@ -16,8 +16,6 @@ side's sum of e, at most one. More spaces are more positions of the switch, with
 Dirichlet prior get a Dirichlet posterior q(theta); theta above is then exp E[log theta].
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, NamedTuple, cast
@@ -240,7 +238,7 @@ class FiniteM3(DensityMixin, CountEstimator):
 
     score = CountEstimator.score
 
-    def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> FiniteM3:
+    def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> "FiniteM3":
         """Estimate topics, omega and alpha from documents ``X`` (D, M) with weights ``sample_weight``."""
         check_settings(self)
         n = self._checked(X, "X", reset=True)

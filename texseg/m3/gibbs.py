@@ -24,8 +24,6 @@ sampled, after the numbers of tables, as in Teh et al. (2006). omega can be samp
 (x)_n a rising factorial; the first factor is the intensity of Kl weights of a Dirichlet process.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,12 +55,12 @@ class Sticks(NamedTuple):
     second: Array  # (K2 + 1,)
 
     @classmethod
-    def even(cls, *sizes: int) -> Sticks:
+    def even(cls, *sizes: int) -> "Sticks":
         """Start with all sticks of equal length."""
         return cls(*(np.full(K + 1, 1.0 / (K + 1)) for K in sizes))
 
     @classmethod
-    def unbroken(cls, *sizes: int) -> Sticks:
+    def unbroken(cls, *sizes: int) -> "Sticks":
         """Give all to the unborn rest, as for one Dirichlet process (omega = 1)."""
         return cls(*(np.append(np.zeros(K), 1.0) for K in sizes))
 

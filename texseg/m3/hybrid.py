@@ -4,8 +4,6 @@ The first membership is sampled by a standard Dirichlet process given the second
 maximum-likelihood estimate given the sampled first ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
@@ -67,7 +65,7 @@ class HybridM3(SampledM3):
     family: Family | None = None
     n_draws: int = 5
 
-    def fit(self, X: Any, y: Any = None) -> HybridM3:
+    def fit(self, X: Any, y: Any = None) -> "HybridM3":
         """Alternately sample the first side and fit the second to the data (N, D)."""
         rng, X, family = self._prepared(X)
         starts = np.rint(np.linspace(self.n_start, 1, self.n_init)).astype(int)
@@ -83,7 +81,7 @@ class HybridM3(SampledM3):
         yield from super()._allowed()
         yield from whole_numbers(self, "n_components", "n_draws")
 
-    def _iterate(self, rng: Rng, X: Array, family: Family, n_start: int) -> Iterator[_Hybrid]:
+    def _iterate(self, rng: Rng, X: Array, family: Family, n_start: int) -> "Iterator[_Hybrid]":
         """Yield the state after every sweep."""
         state = _start(rng, X, family, n_start, self.n_components)
         drawn: list[_Hybrid] = []
@@ -95,14 +93,14 @@ class HybridM3(SampledM3):
                 state = _fit_second(X, drawn, family)
                 drawn = []
 
-    def _log_joint(self, X: Array, state: _Hybrid, family: Family) -> float:
+    def _log_joint(self, X: Array, state: "_Hybrid", family: Family) -> float:
         """Log-density of data, Chinese restaurant and second memberships."""
         alpha, points, counts = float(self.alpha), np.arange(len(X)), np.bincount(state.z1)
         logs = pair_logs(X, state.first, state.second, family)[points, state.z1, state.z2]
         value = logs.sum() + np.log(state.shares)[state.z2].sum() + gammaln(alpha) - gammaln(alpha + len(X))
         return float(value + len(counts) * np.log(alpha) + gammaln(counts).sum())
 
-    def _keep(self, rng: Rng, state: _Hybrid, family: Family) -> Sample:
+    def _keep(self, rng: Rng, state: "_Hybrid", family: Family) -> Sample:
         """Add an unborn component of the first side, and the weights of all pairs for one more point."""
         first = concatenate(state.first, family.draw_first(rng, 1))
         counts = np.append(np.bincount(state.z1), self.alpha)

@@ -1,7 +1,5 @@
 """InfiniteM3: two Dirichlet processes coupled by a sharing parameter (Section 4.1 of [1])."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
@@ -90,7 +88,7 @@ class InfiniteM3(SampledM3):
     omega2: float | None = None
     n_init: int = 2
 
-    def fit(self, X: Any, y: Any = None) -> InfiniteM3:
+    def fit(self, X: Any, y: Any = None) -> "InfiniteM3":
         """Sample memberships and parameters given the data (N, D)."""
         rng, X, family = self._prepared(X)
         sharing = self._sharing()

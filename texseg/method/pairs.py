@@ -22,8 +22,6 @@ counts of windows, clipped to the range they were learned in. The log-odds of tw
 functions of one piece of evidence each, linear between knots, from ``benchmarks/learn_number.py``.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence
@@ -102,7 +100,7 @@ class Pairs:
     cells: Sites
     window: float  # side of a window in cells
     labels: NDArray[np.int32]
-    held_out: HeldOut
+    held_out: "HeldOut"
     held: Floats
     """(N, K, C), score of every cell in every cluster, channel by channel, learned without that cell."""
     areas: NDArray[np.float64]
@@ -115,7 +113,7 @@ class Pairs:
     """The last evidence of pairs, measured at several scales, until one of the two changes."""
 
     @classmethod
-    def of(cls, labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float) -> Pairs:
+    def of(cls, labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float) -> "Pairs":
         """Measure all pairs of clusters, given the labels (N,) of the cells, 0 .. K - 1."""
         members, colours = labels[:, None] == np.arange(n_clusters), _checkerboard(cells.grids)
         halves = members[:, None] & (colours[:, None] == np.arange(2))[:, :, None]

@@ -10,8 +10,6 @@ Also known as one-sided clustering, distributional clustering and histogram clus
     p(j | i)  = sum_k Q_ik q_jk                          prediction (Eq. 32)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ and Puzicha, A.I. Memo 1625, sections 5.1 and 6.1): with ``beta="auto"`` part of
 and the model with the highest held-out likelihood over all temperatures and steps is kept.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence

@@ -16,8 +16,6 @@ The degrees of freedom grow in three stages (section 4.2): ``tau`` constant alon
 cluster, and one ``tau`` per row in each cluster. Only the last needs the single entries of ``n``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -97,7 +95,7 @@ class Tree:
         return out
 
     @classmethod
-    def from_transitions(cls, transitions: Iterable[Transition], n_clusters: int) -> Tree:
+    def from_transitions(cls, transitions: Iterable[Transition], n_clusters: int) -> "Tree":
         """Turn the phase transitions of an annealing run into the tree of its clusters (section 5.1).
 
         >>> Tree.from_transitions([Transition(0.1, 0, 1), Transition(0.3, 1, 2)], 3).parents.tolist()

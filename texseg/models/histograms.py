@@ -3,8 +3,6 @@
 It stands apart from the estimator `texseg.models.ACM`, so that images can be divided without scikit-learn.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -14,8 +14,6 @@ nodes along a path of a tree are estimated with the row left out as well, or inn
 ``n / (1 + (n - 1) rho)`` independent ones (Kish, 1965): long rows are assigned at a higher temperature.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self

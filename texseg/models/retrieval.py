@@ -10,8 +10,6 @@ i)``, and which words a node uses, ``q_vj``. Everything here follows from these 
     r_iv        = sum_j n_ij p(v | i, j) / n_i                   share of a row that comes from a node
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple

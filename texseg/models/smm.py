@@ -23,8 +23,6 @@ aspects are in all rows, to each aspect ``b``, spread evenly (Wallach, Mimno and
     p(k | i) ~ sum_j n_ij R_ijk + a pi_k,    q_kj ~ sum_i n_ij R_ijk + b / M
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self

@@ -5,8 +5,6 @@ sizes, are weighted by a linear discriminant (T. Hastie, R. Tibshirani, J. Fried
 Statistical Learning, 2nd ed., section 4.3). Its temperature is fitted on a composite of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -90,7 +88,7 @@ class BorderClassifier(NamedTuple):
         """(K,), whether each texture's borders were learned; pixels are never assigned to the others."""
         return self.offsets > _NEVER
 
-    def take(self, order: NDArray[np.intp]) -> BorderClassifier:
+    def take(self, order: NDArray[np.intp]) -> "BorderClassifier":
         """Keep some of the textures, in this order."""
         return self._replace(weights=self.weights[:, order], offsets=self.offsets[order])
 
@@ -303,7 +301,7 @@ class _Scatter(NamedTuple):
     within: NDArray[np.float64]  # (F, F), squares and products around the own mean
 
     @classmethod
-    def of(cls, scores: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int) -> _Scatter:
+    def of(cls, scores: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int) -> "_Scatter":
         """Measure scores (n, F) with labels (n,)."""
         members = (labels == np.arange(n_labels)[:, None]).astype(scores.dtype)
         sizes = members.sum(axis=1, dtype=np.float64)
@@ -311,7 +309,7 @@ class _Scatter(NamedTuple):
         centred = scores - means.astype(scores.dtype)[labels]
         return cls(sizes, means, (centred.T @ centred).astype(np.float64))
 
-    def __add__(self, other: Any) -> _Scatter:
+    def __add__(self, other: Any) -> "_Scatter":
         sizes = self.sizes + other.sizes
         apart, share = self.means - other.means, other.sizes / sizes
         between = apart.T @ (apart * (self.sizes * share)[:, None])

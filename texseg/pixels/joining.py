@@ -1,7 +1,5 @@
 """Join the parts of a label map processed block by block, as if it had been processed as a whole."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -161,7 +159,7 @@ class _Graph(NamedTuple):
     sums: NDArray[np.float64]
     pairs: NDArray[np.int64]
 
-    def contracted(self) -> tuple[_Graph, NDArray[np.intp]]:
+    def contracted(self) -> "tuple[_Graph, NDArray[np.intp]]":
         """Unite parts that touch and have the same label; also return the new number of each old part."""
         one, other = self.pairs[self.labels[self.pairs[:, 0]] == self.labels[self.pairs[:, 1]]].T
         group, before = np.arange(len(self.labels)), np.empty(0, np.intp)

@@ -1,7 +1,5 @@
 """Values of all pixels, one plane per label; most pixels share the values of their cell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,7 +25,7 @@ class PixelPlanes:
     near: Floats  # (K, n), their values
 
     @classmethod
-    def full(cls, planes: Floats) -> PixelPlanes:
+    def full(cls, planes: Floats) -> "PixelPlanes":
         """Store planes (K, ...) whose pixels all have their own values."""
         K, *shape = planes.shape
         nothing = np.zeros((K, 1), planes.dtype)
@@ -50,7 +48,7 @@ class PixelPlanes:
         values[:, own] = self.near[:, at[own]]
         return values
 
-    def changed(self, change: Callable[[Floats], Floats]) -> PixelPlanes:
+    def changed(self, change: Callable[[Floats], Floats]) -> "PixelPlanes":
         """Apply a function of columns (K, any) to all columns."""
         return PixelPlanes(self.grid, change(self.cells), self.band, change(self.near))
 

@@ -1,7 +1,5 @@
 """What a segment looks like, in words, each compared with the rest of the image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -42,7 +40,7 @@ class Look(NamedTuple):
         variance = (lightness - cv2.GaussianBlur(lightness, (0, 0), _LIGHT_SIGMA)) ** 2
         return cls(lightness, red_green, blue_yellow, variance)
 
-    def at(self, shape: tuple[int, int]) -> Look:
+    def at(self, shape: tuple[int, int]) -> "Look":
         """Reduce to another size."""
         return Look(*(reduced(plane, shape) for plane in self))
 
