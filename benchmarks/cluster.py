@@ -16,6 +16,7 @@ import itertools
 import pickle
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,9 +29,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import limit_threads, machine
 from benchmarks.speed import mirrored
 from texseg import TextureSegmenter
-from texseg.blocks import ArrayWindows, BlockPlan, Request, plan_blocks, read_block
-from texseg.io.regions import Tally
-from texseg.method.labelling import BlockReading, finished
+from texseg.blocks import (
+    SHARD,
+    ArrayWindows,
+    BlockPlan,
+    Request,
+    joined_tallies,
+    plan_blocks,
+    read_block,
+    write_side_by_side,
+)
+from texseg.cli.record import PartsFolder
+from texseg.io.write import Layout, write_rows
+from texseg.method.labelling import finished
 from texseg.pixels.joining import joined_labels
 
 K = 5
@@ -117,53 +128,78 @@ def main() -> None:
     image = np.concatenate([np.concatenate([image, image[::-1]]), np.concatenate([image, image[::-1]])], 1)
     model = TextureSegmenter(K, random_state=0).fit(mirrored(512))
     small = plan_blocks(image.shape, model.textures_)
-    request, seen, seconds = Request(preview=64, finds_novelty=True), {}, []
+    plan, run = BlockPlan((options.side, options.side), small.side, small.margin), Recorder()
+    with tempfile.TemporaryDirectory() as folder:
+        store = PartsFolder(Path(folder, "parts"), {"texseg": "simulated"}, False)
+        simulate(plan, run, image, model, store, options)
+
+
+def simulate(
+    plan: BlockPlan, run: Recorder, image: Any, model: Any, store: PartsFolder, options: argparse.Namespace
+) -> None:
+    """Read some blocks, join and write copies of them, and print what all took."""
+    source, small = ArrayWindows(image), BlockPlan(image.shape, plan.side, plan.margin)
+    request, seconds = Request(preview=64, confidence=True, finds_novelty=True), []
     for place in itertools.product(range(_SEEN), repeat=2):
         start = time.process_time()
-        seen[place] = read_block(ArrayWindows(image), place, small, model.textures_, request)
+        store[place] = read_block(source, place, small, model.textures_, request)
         seconds.append(time.process_time() - start)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    plan, run = BlockPlan((options.side, options.side), small.side, small.margin), Recorder()
-    print(f"{len(plan)} blocks of {plan.side} pixels, {np.mean(seconds):.2f} s each, peak {peak:.2f} GB")
-
-    def reading(place: Any) -> BlockReading:
-        return seen[place[0] % _SEEN, place[1] % _SEEN]
+    print(f"{len(plan)} blocks of {plan.sides[0]} pixels, {np.mean(seconds):.2f} s each, peak {peak:.2f} GB")
+    parts = {place: store[place].parts for place in small}
 
     def parts_of(place: Any) -> Task:
-        own = reading(place).parts
-        assert own is not None  # as it was read
-        first = own.first + (place[0] * options.side + place[1]) * plan.side  # another place, the same order
+        own = parts[place[0] % _SEEN, place[1] % _SEEN]
+        first = own.first + (place[0] * options.side + place[1]) * plan.sides[0]  # elsewhere, the same order
         size = len(pickle.dumps(own, protocol=5))
         return run.add(own._replace(first=first), float(np.mean(seconds)), size, (), "read")
 
     names = joined_labels(plan, parts_of, model.textures_.speck_area(1.0), 0, run)
+    strips: dict[Any, list[Any]] = {}
+    for place, own in names.items():
+        strips.setdefault((place[0], place[1] // SHARD), []).append((place, own))
+    side = plan.sides[0]
+    layout = Layout((_SEEN * side, SHARD * side), K, block=(side, SHARD))
+    path = store.new_maps(layout, [K, 255], request.preview)
     start = time.process_time()
-    for place in list(plan)[:_SEEN]:
-        finished(reading(place), tuple(each.value for each in names[place]), K)
-    labelling = (time.process_time() - start) / _SEEN
-    written = 0.01  # compressing and writing a block, as measured on a local disk
-    for known, final in names.values():
-        run.add(None, labelling + written, 4 * plan.side**2, (known.number, final.number), "write")
+    done = {}
+    for place, own in strips[0, 0]:
+        block = store[place[0] % _SEEN, place[1] % _SEEN]
+        done[place] = finished(block, tuple(each.value for each in own), K)
+    _, tally = write_side_by_side(done, BlockPlan(layout.shape, side, 0), store)
+    a_block = (time.process_time() - start) / SHARD
+    for row in range(1, _SEEN):
+        below = {(row, place[1]): own for place, own in done.items()}
+        write_side_by_side(below, BlockPlan(layout.shape, side, 0), store)
+    for own in strips.values():
+        after = tuple(each.number for _, names in own for each in names)
+        run.add(None, a_block * len(own), 4 * side**2, after, "write")
+    copies = {place: pickle.loads(pickle.dumps(tally)) for place in strips}
+    start = time.process_time()
+    joined_tallies(copies).segments()
+    joins = time.process_time() - start
+    start = time.process_time()
+    store.maps(request.preview)
+    write_rows([path.with_name("written.zarr")], [], layout._replace(written=path))
+    levels = len(plan) / (_SEEN * SHARD) * (time.process_time() - start)
     ideal = np.mean(seconds) * len(plan) / options.workers
     for n_workers in (1, options.workers):
         took = finish_time(run.tasks, n_workers, options.bandwidth)
         alone = np.mean(seconds) * len(plan) / n_workers
         print(f"{n_workers} workers: {took:.0f} s, {took / alone:.3f} times the ideal of {alone:.0f} s")
-    for kind in dict.fromkeys(task.kind for task in run.tasks):
-        own = [task for task in run.tasks if task.kind == kind]
+    print_tasks(run.tasks)
+    print(f"{len(run.tasks)} tasks, {len(run.tasks) / len(plan):.2f} a block")
+    print(f"the process that waits: {joins:.1f} s to join tables, {levels:.1f} s for smaller levels")
+    print(f"with it {(took + joins + levels) / ideal:.3f} times the ideal")
+
+
+def print_tasks(tasks: list[Task]) -> None:
+    for kind in dict.fromkeys(task.kind for task in tasks):
+        own = [task for task in tasks if task.kind == kind]
         largest, longest = max(task.size for task in own), max(task.seconds for task in own)
         mean = np.mean([task.seconds for task in own])
         times = f"{mean * 1e3:.1f} ms, at most {longest * 1e3:.0f}"
         print(f"{kind}: {len(own)} tasks, {times} ms, {largest / 1e6:.2f} MB")
-    print(f"{len(run.tasks)} tasks, {len(run.tasks) / len(plan):.2f} a block")
-    tally, labels = Tally(with_regions=False), np.tile(seen[0, 0].labels.astype(np.uint16), (1, 8))
-    start = time.process_time()
-    for top in range(0, len(labels), 128):
-        tally.add(labels[top : top + 128])
-    rate = labels.size / (time.process_time() - start)
-    tables = options.side**2 / rate
-    said = f"the table of segments, by the one process that waits: {tables:.0f} s"
-    print(f"{said} ({rate / 1e6:.0f} Mpx a second), with it {(took + tables) / ideal:.2f} times the ideal")
 
 
 if __name__ == "__main__":

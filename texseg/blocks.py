@@ -25,6 +25,7 @@ from texseg.channels.rescale import mismatch
 from texseg.counts.axes import connected_parts, of_each, shortened
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
+from texseg.io.regions import Tally
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
 from texseg.method.sampling import (
     SceneSample,
@@ -37,7 +38,7 @@ from texseg.method.sampling import (
 )
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
-from texseg.pixels.joining import BlockParts, joined_labels
+from texseg.pixels.joining import joined_labels
 from texseg.progress import expected_memory, expected_seconds, free_memory, seconds_of_labelling
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 
@@ -287,42 +288,67 @@ def label_blocks(
 
 
 def join_blocks(
-    textures: Textures, blocks: BlockPlan, request: Request, kept: Any, client: Any = None
+    textures: Textures, blocks: BlockPlan, request: Request, kept: Any
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
-    """Label blocks that have been read; the workers of a dask client write labels to the maps of the store.
+    """Label blocks that have been read.
 
     Yields the place, labels (h, w) from 1 (0 without data), and what else is known about each block; its
     confidence, in bytes, is that of these labels.
     """
     areas = textures.speck_area(request.smoothness), request.min_size
+    for place, own in joined_labels(blocks, lambda place: kept[place].parts, *areas).items():
+        yield place, *finished(kept[place], own, len(textures.profiles))
 
-    def parts_of(place: Place) -> BlockParts | None:
-        return kept[place].parts
 
-    def finish(names: Mapping[Place, Names]) -> list[Any]:
-        return [finished(kept[place], own, len(textures.profiles)) for place, own in names.items()]
+def write_blocks(
+    textures: Textures, blocks: BlockPlan, request: Request, kept: Any, client: Any
+) -> tuple[dict[Place, Any], Tally]:
+    """Have the workers of a dask client label blocks that have been read, and write the maps of the store.
 
-    def write(names: Mapping[Place, Names]) -> dict[Place, Any]:
-        """Write blocks side by side, which one file of the maps holds; give their previews."""
-        done, (rows, left), right = finish(names), blocks.core(min(names)), blocks.core(max(names))[1]
-        planes = zip(*((labels, reading.confidence) for labels, reading in done), strict=True)
-        whole = [None if plane[0] is None else np.concatenate(plane, axis=1) for plane in planes]
-        kept.write_maps((rows, slice(left.start, right.stop)), *whole)
-        return {place: reading.preview for place, (_, reading) in zip(names, done, strict=True)}
+    Gives the previews of the blocks, and the table of their labels.
+    """
 
-    if client is None:
-        for place, own in joined_labels(blocks, parts_of, *areas).items():
-            yield place, *finish({place: own})[0]
-        return
+    def write(names: Mapping[Place, Names]) -> tuple[dict[Place, Any], Tally]:
+        done = {place: finished(kept[place], own, len(textures.profiles)) for place, own in names.items()}
+        return write_side_by_side(done, blocks, kept)
+
+    areas = textures.speck_area(request.smoothness), request.min_size
     strips: dict[Any, dict[Place, Names]] = {}
-    for place, own in joined_labels(blocks, lambda place: _later(parts_of, place), *areas, _later).items():
+    parts = {place: _later(lambda place: kept[place].parts, place) for place in blocks}
+    for place, own in joined_labels(blocks, parts.__getitem__, *areas, _later).items():
         strips.setdefault((place[0], place[1] // SHARD), {})[place] = own
-    previews: dict[Place, Any] = {}
-    for found in _by_workers(client, client.compute([_later(write, names) for names in strips.values()])):
-        previews |= found
-    for place in blocks:
-        labels, confidence = kept.maps(blocks.core(place))
-        yield place, labels, BlockReading(labels, None, confidence=confidence, preview=previews[place])
+    previews, tallies = dict[Place, Any](), dict[Place, Tally]()
+    written = client.compute([_later(write, names) for names in strips.values()])
+    for seen, tally in _by_workers(client, written):
+        previews |= seen
+        tallies[min(seen)] = tally
+    return previews, joined_tallies(tallies)
+
+
+def write_side_by_side(
+    done: Mapping[Place, tuple[NDArray[np.int32], BlockReading]], blocks: BlockPlan, kept: Any
+) -> tuple[dict[Place, Any], Tally]:
+    """Write blocks that one file of the maps holds; give their previews, and the table of their labels."""
+    tallies = {place: Tally(with_regions=False) for place in done}
+    for place, (labels, reading) in done.items():
+        sure = reading.confidence
+        tallies[place].add(labels.astype(np.uint16), None if sure is None else sure / np.float32(255))
+    planes = zip(*((labels, reading.confidence) for labels, reading in done.values()), strict=True)
+    (rows, left), right = blocks.core(min(done)), blocks.core(max(done))[1]
+    maps = [np.concatenate(plane, axis=1) for plane in planes if plane[0] is not None]
+    kept.write_maps((rows, slice(left.start, right.stop)), *maps)
+    return {place: reading.preview for place, (_, reading) in done.items()}, joined_tallies(tallies)
+
+
+def joined_tallies(tallies: Mapping[Place, Tally]) -> Tally:
+    """Join the tables of blocks by their places: those side by side first."""
+    rows: dict[int, Tally] = {}
+    for place in sorted(tallies):
+        rows.setdefault(place[0], Tally(with_regions=False)).join(tallies[place], 1)
+    whole = Tally(with_regions=False)
+    for row in rows.values():
+        whole.join(row)
+    return whole
 
 
 def _later(task: Callable[..., Any], *given: Any) -> Any:

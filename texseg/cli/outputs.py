@@ -84,6 +84,7 @@ class Page:
     rows: Bands | None = None  # of a page that is labelled by blocks, whose rows in full are not kept
     block: tuple[int, int] = (0, 0)  # see `texseg.io.write.Layout`
     written: Path | None = None  # where workers have written the labels
+    tallied: Tally | None = None  # what they have counted of them
     tally: Tally = field(default_factory=Tally)  # these three are collected as rows arrive
     outlines: Outlines | None = None
     numbers: NDArray[np.integer] | None = None  # of the regions
@@ -100,13 +101,18 @@ class Page:
         about: dict[str, Any] = {"colours": found.colours, "step": step, "with_regions": with_regions}
         self.tally = Tally(found.names, source.pixel_size or PixelSize(*step), **about)
         self.outlines = Outlines(source.shape) if "polygons" in kinds else None
+        tallied = None if with_regions else self.tallied
+        if tallied is not None:
+            self.tally.join(tallied)
         for labels, confidence in self.rows or [(self.labels, self.confidence)]:
             height = len(labels) if self.rows is None else _ROWS
-            for top in range(0, len(labels), height):
-                part = slice(top, top + height)
-                self.numbers = self.tally.add(labels[part], None if confidence is None else confidence[part])
+            for top in range(0, len(labels) if tallied is None else 0, height):
+                part, sure = np.asarray(labels[top : top + height]), None
+                if confidence is not None:
+                    sure = np.asarray(confidence[top : top + height])
+                self.numbers = self.tally.add(part, sure)
                 if self.outlines is not None:
-                    self.outlines.add(labels[part], self.numbers)
+                    self.outlines.add(part, self.numbers)
             yield labels
 
     def outlined(self) -> dict[str, Any]:

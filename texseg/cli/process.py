@@ -55,6 +55,7 @@ from texseg.io.geo import relative_size
 from texseg.io.read import Image, Source, Volume, read_volume
 from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
+from texseg.io.write import Layout
 from texseg.method.sampling import (
     CROP_OF_STACK,
     NO_DATA,
@@ -422,17 +423,15 @@ def _label_by_blocks(
             break
         messages.append(f"labelled again, with textures of what none explained at first: {placed(*novel)}")
         model, parts = None, PartsFolder(parts.folder, made, resume=False)
-    found = blocks.join_blocks(model.textures_, plan, request, parts, client)
+    found = model.textures_, plan, request, parts
     largest, sides = model.n_segments_ + work.unknown, " x ".join(map(str, dict.fromkeys(plan.sides)))
     said, step, volume = f"read by blocks of {sides} pixels", request.preview, None
     if len(plan.shape) == 3:
-        volume = _volume_of_blocks(
-            scene, found, plan, *parts.new_files(plan.shape, largest, wants_confidence)
-        )
+        files = parts.new_files(plan.shape, largest, wants_confidence)
+        volume = _volume_of_blocks(scene, blocks.join_blocks(*found), plan, *files)
         pages = _pages_of(scene.planes, *volume)
     else:
-        pages = [page := _page_of_blocks(scene, found, plan, step, wants_confidence)]
-        page.written = client and parts.new_maps(scene.shape, largest, page.block, wants_confidence)
+        pages = [_page_of_blocks(scene, found, largest, wants_confidence, client)]
         said += "" if work.writing.formats else ", labels written as TIFF alone"
     if step > 1:
         said += f"; overlay, confidence and report have 1/{step} of the size"
@@ -444,13 +443,20 @@ def _label_by_blocks(
     return Labelled(pages, model, largest, choice, tuple(messages), **about)
 
 
-def _page_of_blocks(scene: Source, found: Any, plan: BlockPlan, step: int, wants_confidence: bool) -> Page:
+def _page_of_blocks(scene: Source, found: Any, largest: int, wants_confidence: bool, client: Any) -> Page:
     """Make the page of an image whose blocks arrive row by row; what is shown has 1 / step of its size."""
-    shape = [-(-length // step) for length in scene.shape]
+    textures, plan, request, parts = found
+    step, block = request.preview, (plan.sides[0], blocks.SHARD)
+    shape = tuple(-(-length // step) for length in scene.shape)
     sure = np.zeros(shape, np.float32) if wants_confidence else None
-    page = Page(scene, np.zeros(shape, np.float32), np.zeros(shape, np.int32), sure, None)
-    page.block = plan.sides[0], blocks.SHARD
-    page.rows = _rows_of_blocks(found, plan, page, step)
+    page = Page(scene, np.zeros(shape, np.float32), np.zeros(shape, np.int32), sure, None, block=block)
+    if client is None:
+        page.rows = _rows_of_blocks(blocks.join_blocks(*found), plan, page, step)
+    else:
+        most = [largest, 255] if wants_confidence else [largest]
+        page.written = parts.new_maps(Layout(scene.shape, block=block), most, step)
+        previews, page.tallied = blocks.write_blocks(textures, plan, request, parts, client)
+        page.rows = _rows_of_maps(previews, parts, plan, page, step)
     return page
 
 
@@ -539,24 +545,46 @@ def _client_of(address: str | None) -> Iterator[Any]:
 
 
 def _rows_of_blocks(found: Any, plan: BlockPlan, page: Page, step: int) -> Bands:
-    """Put the blocks of a row side by side, and fill in the reduced picture; blocks fit its squares."""
+    """Put the blocks of a row side by side, and fill in the picture, of 1 / step of the size."""
     row: list[NDArray[np.integer]] = []
     sure: list[NDArray[np.floating]] = []
     for place, labels, block in found:
-        confidence = None if block.confidence is None else block.confidence / np.float32(255)
-        small = tuple(slice(part.start // step, -(-part.stop // step)) for part in plan.core(place))
-        if block.preview.ndim != page.image.ndim:
-            page.image = np.zeros((*page.labels.shape, block.preview.shape[-1]), np.float32)
-        page.image[small], page.labels[small] = block.preview, labels[::step, ::step]
+        small = _show(page, plan, place, block.preview, step)
+        page.labels[small] = labels[::step, ::step]
         row.append(labels.astype(np.uint16))
-        if confidence is not None:
-            sure.append(confidence)
+        if block.confidence is not None:
+            sure.append(block.confidence / np.float32(255))
             if page.confidence is not None:
-                page.confidence[small] = confidence[::step, ::step]
+                page.confidence[small] = sure[-1][::step, ::step]
         if len(row) == plan.grid[1]:
             page.mask = page.labels > 0
             yield np.concatenate(row, axis=1), np.concatenate(sure, axis=1) if sure else None
             row, sure = [], []
+
+
+def _rows_of_maps(previews: Any, parts: PartsFolder, plan: BlockPlan, page: Page, step: int) -> Bands:
+    """Give rows of blocks that workers have written, which are read where a format needs them."""
+    from dask.array import from_array
+
+    for place, preview in previews.items():
+        _show(page, plan, place, preview, step)
+    (labels, page.labels), *others = parts.maps(step)
+    page.mask, sure = page.labels > 0, None
+    labels = from_array(labels, chunks=plan.sides)
+    for certain, small in others:
+        sure, page.confidence = from_array(certain, chunks=plan.sides), small / np.float32(255)
+    for top in range(0, plan.shape[0], plan.sides[0]):
+        rows = slice(top, min(top + plan.sides[0], plan.shape[0]))
+        yield labels[rows], None if sure is None else sure[rows] / np.float32(255)
+
+
+def _show(page: Page, plan: BlockPlan, place: Any, preview: NDArray[Any], step: int) -> Any:
+    """Fill in the picture of a block, whose sides fit its squares; give its place there."""
+    small = tuple(slice(part.start // step, -(-part.stop // step)) for part in plan.core(place))
+    if preview.ndim != page.image.ndim:
+        page.image = np.zeros((*page.labels.shape, preview.shape[-1]), np.float32)
+    page.image[small] = preview
+    return small
 
 
 def _fit_crops(

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, named_like
 from texseg.cli.terminal import shown
 from texseg.io.files import atomic_write, open_regular, read_json, remove_leftovers
 from texseg.io.header import world_files
-from texseg.io.write import Layout, new_zarr
+from texseg.io.write import STEP, Layout, new_zarr
 from texseg.method.labelling import Window
 from texseg.pixels.joining import BlockParts
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _NO_MATTER = ("max_pixels", "memory", "mask", "seeds")  # decide whether results are made, or are files
 _PLAN, _MODEL, _SAMPLE = "plan.json", "model.texseg", "sample.json"
 _MAPS = ("labels.zarr", "confidence.zarr")
+_LEVELS = 3  # of the maps
 _FILES = ("labels.npy", "confidence.npy")  # the same of volumes
 _BLOCK = re.compile(r"\d+(_\d+)+\.npz")
 _LARGEST_TEXT = 2**26  # bytes of a record or a plan
@@ -230,14 +231,19 @@ class PartsFolder:
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def new_maps(
-        self, shape: tuple[int, int], largest: int, block: tuple[int, int], with_confidence: bool
-    ) -> Path:
-        """Make zarr arrays that the workers of a cluster write; give the folder of the labels."""
-        layout = Layout(shape, largest, block=block)
-        for name, of_map in zip(_MAPS[: 1 + with_confidence], (largest, 255), strict=False):
-            if not (self.folder / name).exists():
-                new_zarr(self.folder / name, layout._replace(largest=of_map))
+    def new_maps(self, layout: Layout, largest: Sequence[int], step: int) -> Path:
+        """Make zarr arrays that the workers of a cluster write; give the folder of the labels.
+
+        ``largest`` are those of labels and, if it is wanted, of confidence. The first smaller levels are made
+        as well, down to one pixel for squares of ``step``.
+        """
+        for name, most in zip(_MAPS, largest, strict=False):
+            for level in range(_LEVELS):
+                (side, beside), times = layout.block, STEP**level
+                if times <= step and not (self.folder / name / str(level)).exists():
+                    sides = tuple(-(-n // times) for n in layout.shape)
+                    of_level = layout._replace(shape=sides, largest=most, block=(side // times, beside))
+                    new_zarr(self.folder / name, of_level, level)
         return self.folder / _MAPS[0]
 
     def new_files(self, shape: tuple[int, ...], largest: int, with_confidence: bool) -> list[Any]:
@@ -250,19 +256,25 @@ class PartsFolder:
         return [*made, None][:2]
 
     def write_maps(self, window: Window, *maps: Any) -> None:
-        """Write a window of labels, and of their confidence in bytes."""
+        """Write a window of labels, and of their confidence in bytes, on all levels that there are."""
+        for levels, values in zip(self._levels("r+"), maps, strict=False):
+            for level, array in enumerate(levels):
+                times = STEP**level
+                fewer = tuple(slice(part.start // times, -(-part.stop // times)) for part in window)
+                array[fewer] = values[::times, ::times]
+
+    def maps(self, step: int) -> list[tuple[Any, Any]]:
+        """Arrays of the labels and, if there is one, of confidence; and every ``step``-th row and column."""
+        rest = [step // STEP ** (len(levels) - 1) for levels in self._levels("r")]
+        return [(own[0], own[-1][::n, ::n]) for own, n in zip(self._levels("r"), rest, strict=True)]
+
+    def _levels(self, mode: Any) -> list[list[Any]]:
+        """Levels of the maps that there are, the largest first."""
         import zarr
 
-        for name, values in zip(_MAPS, maps, strict=True):
-            if values is not None:
-                zarr.open_group(self.folder / name)["0"][window] = values
-
-    def maps(self, window: Window) -> list[Any]:
-        """Read a window of labels, and of their confidence; None where there is none."""
-        import zarr
-
-        paths = [self.folder / name for name in _MAPS]
-        return [zarr.open_group(path, mode="r")["0"][window] if path.exists() else None for path in paths]
+        paths = [path for path in map(self.folder.joinpath, _MAPS) if path.exists()]
+        groups = [zarr.open_group(path, mode=mode) for path in paths]
+        return [[group[name] for name in sorted(group.array_keys())] for group in groups]
 
     def _clear(self) -> None:
         for path in list(self.folder.iterdir()):

@@ -21,6 +21,7 @@ _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ERROR_WINDOW = 40  # pixels, side of windows in which labels are wrong together; 32 to 48 cover .89 to 1.0
 _NORMAL_95 = 1.96  # standard deviations
 _ROUNDING = 1e-4  # of probabilities
+_FEW = 32  # labels, each of which is compared with all pixels
 _DIGITS = 6  # of mean confidences; further ones depend on the number of threads that added them up
 
 
@@ -364,7 +365,11 @@ def boxes_of(labels: Labels) -> list[tuple[slice, slice] | None]:
 
 
 class Tally:
-    """Both tables, of an image that comes in bands of rows from top to bottom; a whole image is one band."""
+    """Both tables, of an image that comes in pieces: bands of rows from top to bottom, or blocks.
+
+    Blocks side by side are joined first, and then the bands that they make; with regions, there are bands
+    alone, since regions are numbered row by row.
+    """
 
     def __init__(
         self,
@@ -377,29 +382,48 @@ class Tally:
     ) -> None:
         self._names, self._size, self._with_regions = names, size, with_regions
         self._colours, self._step = colours, step
-        self._parts: list[NDArray[np.float64]] = []  # of each band (n, 8): see _measured
+        self._parts: list[NDArray[np.float64]] = []  # of each piece (n, 8): see _measured
         self._crossings: list[NDArray[np.int64]] = []  # (4, n): see _crossings_of
-        self._links: list[NDArray[np.int64]] = []  # (2, n): parts of one region in two bands
-        self._height = self._n_parts = 0
-        self._above: tuple[NDArray[np.integer], NDArray[np.integer]] | None = None  # numbers and labels
+        self._links: list[NDArray[np.int64]] = []  # (2, n): parts of one region in two pieces
+        self._shape, self._n_parts = [0, 0], 0
+        self._edges: list[NDArray[np.int64]] = []  # (2, n) numbers and labels: top, bottom, left, right
 
     def add(self, labels: Labels, confidence: Floats | None = None, numbers: Labels | None = None) -> Labels:
         """Add the next rows (h, W); return the part of each pixel, from 1; other bands have other parts."""
         if numbers is None:
             numbers = connected_regions(labels) if self._with_regions else labels
-        first = self._n_parts if self._with_regions else 0
+        piece = Tally(with_regions=self._with_regions)
+        piece._parts, piece._crossings = [_measured(numbers, labels, confidence)], [_crossings_of(numbers)]
+        piece._shape, piece._n_parts = list(labels.shape), int(numbers.max(initial=0))
+        ends: list[Any] = [np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]]
+        piece._edges = [np.stack([numbers[end], labels[end]]).astype(np.int64) for end in ends]
+        first = self.join(piece)
+        return np.where(numbers > 0, numbers + np.int64(first), 0) if first else numbers
+
+    def join(self, other: Tally, axis: int = 0) -> int:
+        """Take in what lies below (0) or to the right (1); give what its numbers of parts were raised by."""
+        first, shift = self._n_parts if self._with_regions else 0, self._shape[axis]
+        for parts in other._parts:
+            parts[:, 0] += first
+            parts[:, [3 + axis, 5 + axis]] += shift
         if first:
-            numbers = np.where(numbers > 0, numbers + np.int64(first), 0)
-        self._parts.append(_measured(numbers, first, labels, confidence, self._height))
-        above, labels_above = self._above or (np.zeros_like(numbers[:1]), np.zeros_like(labels[0]))
-        self._crossings.append(_crossings_of(np.concatenate([above, numbers])))
-        if self._with_regions:
-            one = (labels_above == labels[0]) & (labels[0] > 0)
-            self._links.append(np.unique(np.stack([above[0][one], numbers[0][one]]), axis=1))
-        self._above = numbers[-1:].copy(), labels[-1].copy()
-        self._height += len(labels)
-        self._n_parts = max(self._n_parts, int(numbers.max(initial=0)))
-        return numbers
+            for numbered in (*(each[:2] for each in other._crossings), *(each[:1] for each in other._edges)):
+                numbered[numbered > 0] += first
+        self._parts += other._parts
+        self._crossings += other._crossings
+        edges, self._n_parts = other._edges, max(self._n_parts, first + other._n_parts)
+        if self._edges:
+            end, start = self._edges[2 * axis + 1], edges[2 * axis]
+            self._crossings.append(_crossings_of(np.stack([end[0], start[0]], axis), axis))
+            if self._with_regions:
+                one = (end[1] == start[1]) & (end[1] > 0)
+                self._links.append(np.unique(np.stack([end[0][one], start[0][one]]), axis=1))
+            joined = [np.concatenate(pair, axis=1) for pair in zip(self._edges, edges, strict=True)]
+            joined[2 * axis : 2 * axis + 2] = self._edges[2 * axis], edges[2 * axis + 1]
+            edges = joined
+        self._edges, self._shape[1 - axis] = edges, other._shape[1 - axis]
+        self._shape[axis] += other._shape[axis]
+        return first
 
     def region_of_parts(self) -> NDArray[np.intp]:
         """Give the number of each part's region, from 1; part 0 belongs to none and gets 0."""
@@ -469,8 +493,10 @@ class Tally:
         """Give the groups of parts, and a row for each."""
         numbers, found = self._joined(group_of)
         crossings = [*self._crossings]
-        if self._above is not None:  # nothing is below the last row
-            crossings.append(_crossings_of(np.concatenate([self._above[0], np.zeros_like(self._above[0])])))
+        for at, (edge, _) in enumerate(self._edges):  # nothing is around the image
+            line = np.pad(edge, 1) if at < 2 else edge
+            pair = [line, np.zeros_like(line)] if at % 2 else [np.zeros_like(line), line]
+            crossings.append(_crossings_of(np.stack(pair, at // 2), at // 2))
         one, other, way, often = np.concatenate(crossings, axis=1)
         groups = np.stack([group_of[one], group_of[other]])
         often = np.where(groups[0] != groups[1], often, 0)
@@ -505,42 +531,49 @@ class Tally:
         return numbers.tolist(), rows
 
 
-def _measured(numbers: Labels, first: int, labels: Labels, confidence: Floats | None, top: int) -> NDArray:
+def _measured(numbers: Labels, labels: Labels, confidence: Floats | None) -> NDArray[np.float64]:
     """Give number, label, pixels, box (4) and sum of the confidence (NaN: not known) of each part, (n, 8)."""
-    own = np.where(numbers > 0, numbers - first, 0) if first else numbers
-    counts = np.bincount(own.ravel())
+    found: list[tuple[Any, ...]] = []
+    if numbers is labels and labels.max(initial=0) <= _FEW:
+        for label in range(1, int(labels.max(initial=0)) + 1):
+            own = labels == label
+            down, across = (np.flatnonzero(own.any(axis=axis)) for axis in (1, 0))
+            if len(down):
+                sure = np.nan if confidence is None else confidence[own].sum(dtype=np.float64)
+                box = down[0], across[0], down[-1] + 1, across[-1] + 1
+                found.append((label, label, own.sum(), *box, sure))
+        return np.array(found, np.float64).reshape(-1, 8)
+    counts = np.bincount(numbers.ravel())
     label_of = np.zeros(len(counts))
-    label_of[own.ravel()] = labels.ravel()
+    label_of[numbers.ravel()] = labels.ravel()
     certain = np.full(len(counts), np.nan)
     if confidence is not None:
-        certain = np.bincount(own.ravel(), confidence.ravel())
-    found = [
-        (n + first, label_of[n], counts[n], y.start + top, x.start, y.stop + top, x.stop, certain[n])
-        for n, box in enumerate(boxes_of(own), start=1)
-        for y, x in ([] if box is None else [box])
-    ]
+        certain = np.bincount(numbers.ravel(), confidence.ravel())
+    for n, place in enumerate(boxes_of(numbers), start=1):
+        for y, x in [] if place is None else [place]:
+            found.append((n, label_of[n], counts[n], y.start, x.start, y.stop, x.stop, certain[n]))
     return np.array(found, np.float64).reshape(-1, 8)
 
 
 _N_WAYS = 4  # along rows, along columns, down to the right, up to the right
 
 
-def _crossings_of(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Count crossings (4, n) below a row: one part, the other, the direction, how often; none of its own."""
-    rows = np.pad(numbers, ((0, 0), (1, 1)))
+def _crossings_of(numbers: NDArray[np.integer], without: int | None = None) -> NDArray[np.int64]:
+    """Count crossings (4, n): one part, the other, the direction, how often; ``without`` those of one way."""
     steps = (
-        (rows[1:, :-1], rows[1:, 1:]),
-        (rows[:-1], rows[1:]),
-        (rows[:-1, :-1], rows[1:, 1:]),
-        (rows[:-1, 1:], rows[1:, :-1]),
+        (numbers[:, :-1], numbers[:, 1:]),
+        (numbers[:-1], numbers[1:]),
+        (numbers[:-1, :-1], numbers[1:, 1:]),
+        (numbers[:-1, 1:], numbers[1:, :-1]),
     )
-    found = []
+    found = [np.zeros((4, 0), np.int64)]
     for way, (one, other) in enumerate(steps):
-        differ = one != other
-        pairs = np.stack([one[differ], other[differ]]).astype(np.int64)
-        code, often = np.unique(pairs[0] * (int(rows.max(initial=0)) + 1) + pairs[1], return_counts=True)
-        pairs = np.stack(np.divmod(code, int(rows.max(initial=0)) + 1))
-        found.append(np.stack([*pairs, np.full(len(code), way), often]))
+        if way != without:
+            differ = one != other
+            pairs = np.stack([one[differ], other[differ]]).astype(np.int64)
+            n = int(pairs.max(initial=0)) + 1
+            code, often = np.unique(pairs[0] * n + pairs[1], return_counts=True)
+            found.append(np.stack([*np.divmod(code, n), np.full(len(code), way), often]))
     return np.concatenate(found, axis=1)
 
 

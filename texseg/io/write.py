@@ -29,7 +29,7 @@ TILE = 512  # side of the tiles of TIFF files and of the chunks of zarr arrays, 
 
 _TILE_UNIT = 16  # their sides are multiples of it
 _REDUCED = 1  # NewSubfileType of overviews
-_STEP = 4  # each overview has a side this many times smaller
+STEP = 4  # each overview has a side this many times smaller
 _SMALL = 1024  # an image whose sides are no longer needs no overview
 _CLASSIC = 2**32 - 2**25  # bytes; a TIFF that may be larger needs 64-bit offsets
 _TIFF_ASCII, _NO_UNIT = 2, 1
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
     is_ome: bool = False  # describe a TIFF file as OME does, not as ImageJ
     is_volume: bool = False  # whether the pages are planes of a volume
     block: tuple[int, int] = (0, 0)  # side of blocks, and how many side by side a file of a zarr array holds
-    written: Path | None = None  # an OME-Zarr image whose largest level is complete
+    written: Path | None = None  # an OME-Zarr image whose largest levels are complete
 
     @property
     def legend(self) -> list[tuple[int, str, bytes]]:
@@ -126,23 +126,25 @@ def _npy(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
 
 def _zarr(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     """Write an OME-Zarr image in square chunks of one plane; label images have smaller levels, too."""
-    shape, at = layout.shape, 0
-    array = new_zarr(path, layout) if layout.written is None else None
+    import zarr
+
+    shape, at, n_levels = layout.shape, 0, 1
     reduced: list[NDArray[Any]] = []
-    for band in _reducing(bands, reduced):
-        page, top = divmod(at, shape[-2])
-        if array is not None:
+    if layout.written is None:
+        array = new_zarr(path, layout)
+        for band in _reducing(bands, reduced):
+            page, top = divmod(at, shape[-2])
             array[(page,) * (len(shape) - 2) + (slice(top, top + len(band)),)] = band
-        at += len(band)
-        yield band
-    if layout.written is not None:
+            at += len(band)
+            yield band
+    else:
+        yield from bands
         layout.written.rename(path)
-    n_levels = 1
+        n_levels = len(found := sorted(zarr.open_group(path).array_keys()))
+        reduced = [zarr.open_group(path)[found[-1]][::STEP, ::STEP]]
     for level in _overviews(reduced if layout.largest is not None and not layout.is_volume else []):
         new_zarr(path, layout._replace(shape=level.shape, block=(0, 0)), n_levels)[:] = level
         n_levels += 1
-    import zarr
-
     zarr.open_group(path).attrs["ome"] = _of_ome(layout, n_levels)
 
 
@@ -151,12 +153,13 @@ def new_zarr(path: Path, layout: Layout, level: int = 0) -> Any:
     import zarr
 
     shape, (side, beside) = layout.shape, layout.block
-    chunk = side // 2 if side else TILE
+    chunk = (side // 2 if level == 0 else side) or TILE
     names = ("z" if layout.is_volume else "segment", "y", "x")[-len(shape) :]
     options: dict[str, Any] = {"dtype": layout.stored, "fill_value": 0, "dimension_names": names}
     options["chunks"] = (1,) * (len(shape) - 2) + tuple(min(chunk, n) for n in shape[-2:])
     if side and min(shape) >= chunk:
-        options["shards"] = side, side * min(beside, -(-shape[1] // side))
+        whole = side, side * min(beside, -(-shape[1] // side))
+        options["shards" if level == 0 else "chunks"] = whole
     return zarr.open_group(path, mode="a").create_array(str(level), shape=shape, **options)
 
 
@@ -169,7 +172,7 @@ def _of_ome(layout: Layout, n_levels: int) -> dict[str, Any]:
     axes = first * more + spatial[1:]
     deep, datasets = [(size.depth or 1.0) if layout.is_volume else 1.0] * more, []
     for level in range(n_levels):
-        scale = [*deep, *(side * _STEP**level for side in size[:2])]
+        scale = [*deep, *(side * STEP**level for side in size[:2])]
         transformations = [{"type": "scale", "scale": scale}]
         datasets.append({"path": str(level), "coordinateTransformations": transformations})
     found: dict[str, Any] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
@@ -192,7 +195,7 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     tile = tuple(min(TILE, -(-side // _TILE_UNIT) * _TILE_UNIT) for side in shape[-2:])
     common: Any = {"photometric": "minisblack", "compression": "zlib", "predictor": False, "metadata": None}
     common["tile"] = tile
-    reduced: list[NDArray[Any]] = []
+    bands, reduced = map(np.asarray, bands), list[NDArray[Any]]()  # they may be lazy
     is_big = math.prod(shape) * dtype.itemsize > _CLASSIC
     own = _calibration(layout)
     with path.open("x+b") as file, TiffWriter(file, bigtiff=is_big, ome="metadata" in own) as tiff:
@@ -252,7 +255,7 @@ def _reducing(bands: Bands, reduced: list[NDArray[Any]]) -> Iterator[NDArray[Any
     """Pass bands on, and keep every fourth row and column of them."""
     at = 0
     for band in bands:
-        reduced.append(band[-at % _STEP :: _STEP, ::_STEP].copy())
+        reduced.append(band[-at % STEP :: STEP, ::STEP].copy())
         at += len(band)
         yield band
 
@@ -260,9 +263,9 @@ def _reducing(bands: Bands, reduced: list[NDArray[Any]]) -> Iterator[NDArray[Any
 def _overviews(reduced: list[NDArray[Any]]) -> Iterator[NDArray[Any]]:
     """Yield smaller levels, until one is small enough to be looked at."""
     level = np.concatenate(reduced) if reduced else np.empty((0, 0))
-    while max(level.shape) * _STEP > _SMALL:
+    while max(level.shape) * STEP > _SMALL:
         yield level
-        level = level[::_STEP, ::_STEP]
+        level = level[::STEP, ::STEP]
 
 
 _FORMATS: dict[str, Any] = {".png": _png, ".tif": _tiff, ".tiff": _tiff, ".npy": _npy, ".zarr": _zarr}

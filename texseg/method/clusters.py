@@ -192,15 +192,12 @@ class Search:
         return [self._cells_of(each) for each in sorted(found, key=np.count_nonzero, reverse=True)]
 
     def _places(self, crops: Sequence[tuple[slice, ...]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Image (N,) of every window, and its pixel (N, axes) in the scene that the images are crops of."""
-        shapes, per_crop = self.windows.grids, len(self.windows.grids) // len(crops)  # planes of a stack
+        """Crop (N,) of every window, and its pixel (N, 2) in the scene."""
         places = []
-        for number, shape in enumerate(shapes):
-            crop, sides = crops[number // per_crop][-len(shape) :], self.grids[number // per_crop].sides
-            starts = np.array([part.start for part in crop])
-            steps = self._step * np.array(sides[-len(shape) :])
+        for crop, grid, shape in zip(crops, self.grids, self.windows.grids, strict=True):
+            steps, starts = self._step * np.array(grid.sides), [part.start for part in crop]
             places.append(starts + steps * np.indices(shape).reshape(len(shape), -1).T)
-        return np.repeat(np.arange(len(shapes)), [len(own) for own in places]), np.concatenate(places)
+        return np.repeat(np.arange(len(crops)), [len(own) for own in places]), np.concatenate(places)
 
     def _cells_of(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Cells (N,) of some windows (n,)."""

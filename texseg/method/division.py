@@ -83,7 +83,7 @@ class Divider:
         """Let what is rare in the crops be textures, if they likely are; say where else some may be."""
         s, search, before = self.settings, found.search, found.textures
         is_of_textures = before.features.has_filters and s.model == "acm" and s.smoothness > 0
-        if not is_of_textures or len(self.crops) < FEWEST_CROPS:
+        if not is_of_textures or s.n_axes > 2 or len(self.crops) < FEWEST_CROPS:
             return found
         k = len(before.profiles)
         most = s.k_max if s.n_segments is None and s.grow else k
