@@ -57,6 +57,7 @@ SHARD = 16  # blocks side by side, whose labels one file of a zarr array holds
 
 NOVEL_PART = 10_000  # pixels of a part that no texture explains, from which on it is learned, or said
 
+_LOOKED_AT = 4  # cells from one window to the next, where novelty is only noted
 _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser
 
 
@@ -217,7 +218,8 @@ def read_block(
             read, small = textures.read(scene, request.smoothness), request.small(textures)
             reading = reading_of(read, scene.mask, small, inside, origin, blocks.shape)
             is_wanted = request.unknown or request.finds_novelty
-            novel = textures.novelty(scene)[inside].copy() if is_wanted else None
+            step = WINDOW_STEP if request.unknown else _LOOKED_AT
+            novel = textures.novelty(scene, step)[inside].copy() if is_wanted else None
     preview = _reduced(pixels[inside], request.preview) if request.preview else None
     largest = _largest_part(novel, origin) if request.finds_novelty and novel is not None else None
     novel = novel if request.unknown else None

@@ -315,23 +315,23 @@ class Textures:
         around = cells.grid.near(2 * _BAND + 1, 1)
         return dilated(foreign.reshape(cells.grid.shape).astype(np.uint8), around).ravel() > 0
 
-    def novelty(self, scene: Scene) -> NDArray[np.bool_]:
-        """Which pixels none of the textures explains.
+    def novelty(self, scene: Scene, step: int = WINDOW_STEP) -> NDArray[np.bool_]:
+        """Which pixels none of the textures explains, by windows around every ``step``-th cell.
 
         A window is novel if its divergence from the best-fitting profile exceeds that texture's limit.
         Windows across a border are novel too, so only wide patches of novel windows count. Many scattered
         missing pixels change the filter responses, and so look novel as well.
         """
         sites, grids = cell_sites([scene], self.features, self.cell, self.background)
-        windows = window_sites(sites, grids, self.features.wavelengths, self.windows)
+        windows = window_sites(sites, grids, self.features.wavelengths, self.windows, step)
         labels, divergences = divergence(windows, self._scores(windows))
         (grid,) = grids
         scores = (divergences / self.limits[labels]).astype(np.float32)
         scores = scores.reshape((windows.stacks or windows.grids)[0])
-        side = grid.near(_PATCH, 1)
+        side = grid.near(math.ceil(_PATCH * WINDOW_STEP / step) | 1, 1)
         coarse = dilated(eroded(scores, side), side) > 1
-        for axis, (step, cells) in enumerate(zip(grid.near(WINDOW_STEP, 1), grid.sides, strict=True)):
-            coarse = coarse.repeat(step * cells, axis)
+        for axis, (times, cells) in enumerate(zip(grid.near(step, 1), grid.sides, strict=True)):
+            coarse = coarse.repeat(times * cells, axis)
         return coarse[tuple(map(slice, scene.shape))]
 
 
