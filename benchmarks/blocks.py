@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Table, limit_threads, machine
 from benchmarks.speed import cpu_of_children, mirrored
 from texseg import TextureSegmenter, match_labels, metrics
-from texseg.blocks import ArrayWindows, Request, label_blocks, plan_blocks, read_block
+from texseg.blocks import ArrayWindows, Request, join_blocks, plan_blocks, read_block, read_blocks
 from texseg.io.read import open_source
 from texseg.method.sampling import sample_windows
 
@@ -55,7 +55,9 @@ def print_labels(side: int, names: list[str]) -> None:
             blocks = plan_blocks(image.shape, model.textures_)
             found = np.empty(image.shape, np.int32)
             start = time.process_time()
-            for place, labels, _ in label_blocks(ArrayWindows(image), model.textures_, blocks, Request()):
+            about, kept = (model.textures_, blocks, Request()), {}
+            read_blocks(ArrayWindows(image), *about, kept)
+            for place, labels, _ in join_blocks(*about, kept):
                 found[blocks.core(place)] = labels
             seconds.append(time.process_time() - start)
             rates = [side**2 / 1e6 / s for s in seconds]

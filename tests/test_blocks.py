@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter
-from texseg.blocks import ArrayWindows, BlockPlan, Request, label_blocks, plan_blocks
+from texseg.blocks import ArrayWindows, BlockPlan, Request, join_blocks, plan_blocks, read_blocks
 from texseg.counts.axes import connected_parts
 from texseg.method.sampling import sample_windows
 from texseg.pixels.joining import joined_labels, parts_of_block
@@ -19,6 +19,12 @@ def scene(height, width, seed=0):
     for y, x in rng.random((30, 2)) * (height, width):
         first ^= (abs(rows - y) < 14) & (abs(columns - x) < 14)
     return np.where(first, *waves) + rng.normal(0, 0.2, rows.shape)
+
+
+def label_blocks(source, textures, blocks, request, store=None, **how):
+    store = {} if store is None else store
+    read_blocks(source, textures, blocks, request, store, **how)
+    return join_blocks(textures, blocks, request, store)
 
 
 def by_blocks(source, model, blocks, **requested):

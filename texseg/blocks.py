@@ -245,6 +245,8 @@ def read_blocks(
 ) -> list[Window]:
     """Label the blocks that a store does not hold yet, by threads or by the workers of a dask client.
 
+    ``source`` has ``shape``, ``channel_axis`` (-1, or None for grey) and ``read(window)``, which gives pixels
+    and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.read.Source`.
     ``tell`` gets the numbers of blocks that are done, and of all. Gives the places of large parts that no
     texture explains, the largest first, where the request looks for them.
     """
@@ -267,32 +269,10 @@ def read_blocks(
     return [tuple(map(slice, of_place[::2], of_place[1::2])) for of_place in ends]
 
 
-def label_blocks(
-    source: Any,
-    textures: Textures,
-    blocks: BlockPlan,
-    request: Request,
-    store: Any = None,
-    novel: list[Window] | None = None,
-    **how: Any,
-) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
-    """Label an image read window by window; labels and confidence are those of the whole image.
-
-    ``source`` has ``shape``, ``channel_axis`` (-1, or None for grey) and ``read(window)``, which gives pixels
-    and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.read.Source`.
-    ``store`` keeps the readings until all are known, and ``novel`` gets places, see :func:`read_blocks`.
-    """
-    kept: Any = {} if store is None else store
-    found = read_blocks(source, textures, blocks, request, kept, **how)
-    if novel is not None:
-        novel += found
-    yield from join_blocks(textures, blocks, request, kept)
-
-
 def join_blocks(
     textures: Textures, blocks: BlockPlan, request: Request, kept: Any
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
-    """Label blocks that have been read.
+    """Label blocks that have been read, as a whole image would be.
 
     Yields the place, labels (h, w) from 1 (0 without data), and what else is known about each block; its
     confidence, in bytes, is that of these labels.
@@ -401,9 +381,12 @@ def label_array(
     source = ArrayWindows(image, channel_axis, mask, n_axes)
     blocks = plan_blocks(source.shape, textures) if blocks is None else blocks
     if not is_lazy(image):
-        out, request = np.empty(source.shape, np.int32), request._replace(finds_novelty=novel is not None)
-        how: Any = {"novel": novel, "n_jobs": crew_size()}
-        for place, labels, _ in label_blocks(source, textures, blocks, request, **how):
+        out, kept = np.empty(source.shape, np.int32), dict[Place, BlockReading]()
+        request = request._replace(finds_novelty=novel is not None)
+        found = read_blocks(source, textures, blocks, request, kept, n_jobs=crew_size())
+        if novel is not None:
+            novel += found
+        for place, labels, _ in join_blocks(textures, blocks, request, kept):
             out[blocks.core(place)] = labels
         return out
     try:
