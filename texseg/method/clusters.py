@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.axes import connected_parts
 from texseg.counts.grid import CellGrid
-from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
+from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, interior_cells, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over, soft_max
 from texseg.fitting.moves import Transition
@@ -163,15 +163,17 @@ class Search:
     def novelties(self, profiles: Floats, crops: Sequence[tuple[slice, ...]]) -> list[NDArray[np.bool_]]:
         """Cells (N,) of what fits a cluster worst, the most first, where nearly all of it lies in one place.
 
-        The windows of each of K profiles are divided in two, from those that fit it worst; of a texture that
-        varies, these are scattered. The images are ``crops`` of one scene, several of which may show a place.
+        The windows of each of K profiles, but for those across borders, are divided in two, from those that
+        fit it worst; of a texture that varies, these are scattered. The images are ``crops`` of one scene,
+        several of which may show a place.
         """
         every, found, background = self.windows, [], self.windows.background
         labels, divergences = divergence(every, scores_of(every, profiles, background))
+        inside = interior_cells(labels, every) & (every.sizes > 0)
         image, places = self._places(crops)
         reach = max(part.stop - part.start for crop in crops for part in crop)
         for k in range(len(profiles)):
-            own = (every.sizes > 0) & (labels == k)
+            own = inside & (labels == k)
             if np.count_nonzero(own) < _FEW:
                 continue
             windows, apart = every.only(own), divergences[own] >= np.quantile(divergences[own], 1 - _POOR)
