@@ -21,6 +21,7 @@
 #define INSIDE static inline __attribute__((always_inline))
 
 enum { LANES = 8, SIDE = 5, PATCH = SIDE * SIDE, PARTS = 4, SOME = PARTS * LANES, REACH = 3, RING = 8, FEW = 16 };
+#define REVISION "2" /* another one whenever what callers give changes: texseg.threads knows it */
 enum { PRODUCTS, SOFT_MAX, HALVES }; /* what is made of products of sites */
 #define FLOOR 1e-12 /* of probabilities and counts, in logarithms */
 typedef float vec __attribute__((vector_size(4 * LANES)));
@@ -143,31 +144,22 @@ WIDE void energies_of(const float *planes, const float *local, const float *fiel
     }
 }
 
-/* Sweeps of a mean field over planes (K, N) of the sites of some grids (n_grids, 2), and the energies afterwards. */
-static int swept(float *planes, const float *local, const float *presence, const int32_t *grids, Py_ssize_t n_grids,
-                 const float *taps, Py_ssize_t r, float strength, Py_ssize_t n_sweeps, Py_ssize_t K, Py_ssize_t N,
-                 float *energies)
+/* Fields (n, N) of planes (n, N) over the sites of some grids (n_grids, 2): their Gaussians. */
+static int fields_of(const float *planes, const float *presence, const int32_t *grids, Py_ssize_t n_grids,
+                     const float *taps, Py_ssize_t r, Py_ssize_t n, Py_ssize_t N, float *fields)
 {
     Py_ssize_t most = 0;
     for (Py_ssize_t g = 0; g < n_grids; g++) {
         Py_ssize_t size = (grids[2 * g] + 2 * r + 2) * pitch_of(grids[2 * g + 1], r) + SOME;
         most = size > most ? size : most;
     }
-    float *field = malloc(sizeof(float) * K * N), *work = malloc(sizeof(float) * most);
-    int done = field && work;
-    for (Py_ssize_t sweep = 0; done && sweep <= n_sweeps; sweep++) {
-        for (Py_ssize_t k = 0; k < K; k++)
-            for (Py_ssize_t g = 0, at = 0; g < n_grids; at += (Py_ssize_t)grids[2 * g] * grids[2 * g + 1], g++)
-                blurred(planes + k * N + at, presence ? presence + at : NULL, field + k * N + at, grids[2 * g],
-                        grids[2 * g + 1], taps, r, work);
-        if (sweep < n_sweeps) {
-            soft_max(field, local, strength, K, N, 0, N);
-            memcpy(planes, field, sizeof(float) * K * N);
-        } else
-            energies_of(planes, local, field, strength, K, N, energies);
-    }
-    free(field), free(work);
-    return done;
+    float *work = malloc(sizeof(float) * most);
+    for (Py_ssize_t k = 0; work && k < n; k++)
+        for (Py_ssize_t g = 0, at = 0; g < n_grids; at += (Py_ssize_t)grids[2 * g] * grids[2 * g + 1], g++)
+            blurred(planes + k * N + at, presence ? presence + at : NULL, fields + k * N + at, grids[2 * g],
+                    grids[2 * g + 1], taps, r, work);
+    free(work);
+    return work != NULL;
 }
 
 /* nearest word of (T, PATCH) to the patch around each pixel; padded is (H + SIDE - 1, W + SIDE - 1) */
@@ -1003,16 +995,20 @@ static PyObject *run(int (*kernel)(const Given *), PyObject *args)
     static PyObject *py_##name(PyObject *self, PyObject *args) { return run(do_##name, args); }              \
     static int do_##name(const Given *g)
 
-CALLED(soft_max) /* planes (K, N), what is added to them or None; K, from, to */
+CALLED(soft_max) /* planes (K, N), what is added to them or None; K, from, to; strength: factor of planes */
 {
-    soft_max(g->v[0], g->v[1], 1, g->n[0], g->bytes[0] / 4 / g->n[0], g->n[1], g->n[2]);
+    soft_max(g->v[0], g->v[1], (float)g->f[0], g->n[0], g->bytes[0] / 4 / g->n[0], g->n[1], g->n[2]);
     return 1;
 }
-CALLED(sweep) /* planes (K, N) in place, local, energies (N,), presence or None, grids (n, 2), taps; sweeps, K; strength */
+CALLED(fields) /* planes (n, N), fields (n, N), presence or None, grids (g, 2), taps; N */
 {
-    float strength = (float)g->f[0];
-    return swept(g->v[0], g->v[1], g->v[3], g->v[4], g->bytes[4] / 8, g->v[5], g->bytes[5] / 8, strength, g->n[0],
-                 g->n[1], g->bytes[2] / 4, g->v[2]);
+    Py_ssize_t N = g->n[0];
+    return fields_of(g->v[0], g->v[2], g->v[3], g->bytes[3] / 8, g->v[4], g->bytes[4] / 8, g->bytes[0] / 4 / N, N, g->v[1]);
+}
+CALLED(field_energies) /* planes (K, N), local, fields, energies (N,); K; strength */
+{
+    energies_of(g->v[0], g->v[1], g->v[2], (float)g->f[0], g->n[0], g->bytes[3] / 4, g->v[3]);
+    return 1;
 }
 CALLED(nearest) /* padded, words (T, PATCH), labels (H, W); W */
 {
@@ -1108,12 +1104,12 @@ CALLED(energies) /* counts (K, M), planes (K, N), out (K,); C; beta */
 }
 
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
-static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(count), METHOD(number_parts),
+static PyMethodDef methods[] = {METHOD(soft_max), METHOD(fields), METHOD(field_energies), METHOD(nearest), METHOD(count), METHOD(number_parts),
                                 METHOD(describe_parts),
                                 METHOD(near_borders),
                                 METHOD(channel_scores), METHOD(pair_moments), METHOD(pair_scales), METHOD(passes),
                                 METHOD(step), METHOD(halves), METHOD(energies), {NULL, NULL, 0, NULL}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", REVISION, 0, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernels(void)
 {

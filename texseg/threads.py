@@ -20,6 +20,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 try:  # compiled twins of a few functions, where installing found a compiler: the same but for rounding
     from texseg import _kernels as kernels  # type: ignore[attr-defined]
+
+    if kernels.__doc__ != "2":  # an editable install keeps what older sources were compiled to
+        kernels = None
 except ImportError:
     kernels = None
 LANES = 8  # clusters that a compiled loop sees at once

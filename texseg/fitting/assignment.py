@@ -30,7 +30,7 @@ SETTLING_SWEEPS = 12  # mean-field sweeps after which a map hardly changes when 
 
 _TINY = 1e-30
 _STRIP = 2**17  # probabilities normalised at once
-_NUMBERS_AT_ONCE = 2**17  # of planes that one thread blurs; the blur of less takes less time than its start
+_NUMBERS_AT_ONCE = 2**16  # of planes that one thread blurs; the blur of less takes less time than its start
 
 
 class Assignment(NamedTuple):
@@ -59,8 +59,8 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
     return p, np.squeeze(top + np.log(total), axis=-1)
 
 
-def soft_max_over(planes: Floats, local: Floats | None = None) -> Floats:
-    """Normalise exponentials (..., K, N) over K, in place, of sums with ``local``; sites are contiguous."""
+def soft_max_over(planes: Floats, local: Floats | None = None, strength: float = 1.0) -> Floats:
+    """Normalise exponentials of ``local`` + ``strength`` planes (..., K, N) over K, in place."""
     K, N = planes.shape[-2:]
     step = max(1, _STRIP // max(1, planes.size // max(1, N)))
     given = [each for each in (planes, local) if each is not None]
@@ -69,10 +69,11 @@ def soft_max_over(planes: Floats, local: Floats | None = None) -> Floats:
 
     def of_strip(at: int) -> None:
         if is_compiled:
-            kernels.soft_max(planes, local, K, at, min(at + step, N))
+            kernels.soft_max(planes, local, K, at, min(at + step, N), float(strength))
             return
         strip = planes[..., at : at + step]
         if local is not None:
+            strip *= strength
             strip += local[..., at : at + step]
         _normalise_exponentials(strip, axis=-2)
 
@@ -138,16 +139,14 @@ class ArgMax:
 
 
 def mean_field(
-    local: Floats, field: Callable[[Floats], Floats], planes: Floats | None = None, n_sweeps: int = 1
+    local: Floats, field: Callable[[Floats], Floats], planes: Floats, n_sweeps: int, strength: float = 1.0
 ) -> Floats:
-    """Sweep ``Q <- softmax(local + field of Q)`` over all sites (..., K, N), from ``planes`` if given.
+    """Sweep ``Q <- softmax(local + strength * field of Q)`` over all sites (K, N), from ``planes``.
 
     The number of sweeps does not depend on the map, so that a block has the posteriors of the whole.
     """
-    if planes is None:
-        planes = soft_max_over(local.copy())
     for _ in range(n_sweeps):
-        planes = soft_max_over(field(planes), local)
+        planes = soft_max_over(field(planes), local, strength)
     return planes
 
 
@@ -190,25 +189,26 @@ class PottsField:
         planes = soft_max_over(local.copy()) if previous is None else _planes(previous).copy()
         *runs, K, N = planes.shape
         energies = np.empty((*runs, N), planes.dtype)
-        if kernels is not None and local.dtype == np.float32 and len(self.grids[0]) == 2:
-            taps = cv2.getGaussianKernel(round(8 * self.sigma + 1) | 1, self.sigma, cv2.CV_32F)
-            shares = None if presence is None else np.ascontiguousarray(presence, np.float32)
-            given = shares, np.array(self.grids, np.int32), taps, self.n_sweeps, K, float(self.strength)
-            every = zip(
-                planes.reshape(-1, K, N), local.reshape(-1, K, N), energies.reshape(-1, N), strict=True
-            )
-            side_by_side(lambda run: kernels.sweep(*run, *given), every)
-        else:
-            pull = partial(self._field, presence=presence)
-            planes = mean_field(local, pull, planes, self.n_sweeps)
-            surprise = np.log(np.maximum(planes, _TINY)) - np.where(planes > 0, local, 0)
-            np.einsum("...kn,...kn->...n", planes, surprise - 0.5 * pull(planes), out=energies)
+        field = partial(self._field, presence=presence)
+
+        def settle(run: tuple[Floats, Floats, Floats]) -> None:
+            own, local, energies = run
+            own[:] = mean_field(local, field, own, self.n_sweeps, self.strength)
+            if kernels is not None and own.dtype == np.float32:
+                kernels.field_energies(own, local, field(own), energies, K, float(self.strength))
+                return
+            surprise = np.log(np.maximum(own, _TINY)) - np.where(own > 0, local, 0)
+            np.einsum("kn,kn->n", own, surprise - 0.5 * self.strength * field(own), out=energies)
+
+        every = planes.reshape(-1, K, N), local.reshape(-1, K, N), energies.reshape(-1, N)
+        side_by_side(settle, zip(*every, strict=True))
         return Assignment(_sites_first(planes), _weighted_sum(_sites_first(energies), row_weights))
 
     def field(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
         """``strength * G Q`` (N, ..., K): what the neighbours of every site add to its scores."""
-        planes = self._field(_planes(posteriors), self._presence(row_weights, posteriors.dtype))
-        return _sites_first(planes)
+        planes, presence = _planes(posteriors), self._presence(row_weights, posteriors.dtype)
+        fields = self.strength * self._field(planes.reshape(-1, planes.shape[-1]), presence)
+        return _sites_first(fields.reshape(planes.shape))
 
     def _presence(self, row_weights: Weights, dtype: np.dtype) -> Floats | None:
         if self.presence is not None or row_weights is None:
@@ -216,18 +216,19 @@ class PottsField:
         return (row_weights / max(float(np.max(row_weights)), _TINY)).astype(dtype)
 
     def _field(self, planes: Floats, presence: Floats | None) -> Floats:
-        """``strength * G Q`` of planes (..., N), with zeros outside the grids."""
-        stack = planes.reshape(-1, planes.shape[-1])
-        out = np.empty_like(stack)
-        step = max(1, _NUMBERS_AT_ONCE // stack.shape[1])
-        side_by_side(
-            lambda at: self._blur(stack[at : at + step], presence, out[at : at + step]),
-            range(0, len(stack), step),
-        )
-        return out.reshape(planes.shape)
+        """``G Q`` of planes (n, N), with zeros outside the grids."""
+        out, step = np.empty_like(planes), max(1, _NUMBERS_AT_ONCE // planes.shape[1])
+        some = [slice(at, at + step) for at in range(0, len(planes), step)]
+        side_by_side(lambda rows: self._blur(planes[rows], presence, out[rows]), some)
+        return out
 
     def _blur(self, stack: Floats, presence: Floats | None, out: Floats) -> None:
         """Write the field of some planes (n, N) into ``out``."""
+        if kernels is not None and stack.dtype == np.float32 and len(self.grids[0]) == 2:
+            taps = cv2.getGaussianKernel(round(8 * self.sigma + 1) | 1, self.sigma, cv2.CV_32F)
+            shares = None if presence is None else np.ascontiguousarray(presence, np.float32)
+            kernels.fields(stack, out, shares, np.array(self.grids, np.int32), taps, stack.shape[1])
+            return
         gap = int(4 * self.sigma) + 1  # the reach of the filter
         start = 0
         for *above, h, w in self.grids:
@@ -243,7 +244,6 @@ class PottsField:
             )
             out[:, place] = blurred.reshape(tall.shape)[:, :h].reshape(len(stack), -1)
             start = place.stop
-        out *= self.strength
 
     def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
         """``sum_i c_i [Q log Q - 1/2 Q field]`` of every cluster, shape (K,)."""
