@@ -154,6 +154,49 @@ def test_a_lasso_leaves_out(page, server):
     assert not shown(page)[2:38, 2:38].any() and shown(page)[50:, 50:].all()
 
 
+def test_the_tools_erase_and_crop(page, server):
+    before = shown(page)
+    paint(page, server.session, (10, 85), (100, 85), cls=server.session.classes()[0]["cls"])
+    assert not np.array_equal(shown(page), before)
+    js(page, "setTool('erase'); setSize(80)")
+    paint(page, server.session, (0, 85), (127, 85))
+    assert np.array_equal(shown(page), before)
+    js(page, "setTool('keep')")
+    paint(page, server.session, (20, 20), (90, 20), (90, 70), (20, 70))
+    assert not shown(page)[:18].any() and not shown(page)[:, 93:].any() and shown(page)[25:65, 25:85].all()
+
+
+def test_parameters_are_changed_on_the_page_and_explained(page, server):
+    field = page.find_element("id", "parameter-smoothness")
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys("1.25", Keys.TAB)
+    wait_until(page, "content.parameters.smoothness === 1.25")
+    assert server.session.state.parameters["smoothness"] == 1.25
+    helps = js(page, "return [...at('parameters').querySelectorAll('p')].map(p => p.textContent)")
+    assert len(helps) == 4 and "neighbours belong together" in helps[0]
+
+
+def test_every_control_has_a_name_for_screen_readers_and_w_goes_to_a_doubt(page, server):
+    page.find_element("tag name", "body").send_keys("w")
+    wait_until(page, "at('said').textContent.includes('is unsure here')")
+    controls = page.find_elements("css selector", "button, input, select, summary, [role=application]")
+    named = [each.accessible_name for each in controls if each.is_displayed()]
+    assert len(named) > 30 and all(named)
+
+
+def test_the_likely_numbers_stand_side_by_side(page, server):
+    state, selection = server.session.state, None
+    numbers = state.model.selection_.n_segments
+    with server.session.changed:
+        flat = np.where(np.isin(numbers, (2, 3)), 0.45, 0.1 / max(1, len(numbers) - 2))
+        selection = state.model.selection_._replace(probabilities=flat)
+        state.model.selection_ = selection
+        server.session.content.clear()
+        server.session.changed.notify_all()
+    wait_until(page, "!at('likely').hidden")
+    assert js(page, "return [...at('likely-cards').children].map(c => c.dataset.n)") == ["2", "3"]
+
+
 def test_save_writes_the_ticked_results_and_shows_the_command(page, server):
     page.find_element("css selector", "#kinds input[value=confidence]").click()
     page.find_element("id", "save").click()

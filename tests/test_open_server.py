@@ -372,6 +372,14 @@ def test_strokes_are_kept_as_they_are_made_and_offered_again(tmp_path):
     assert len(kept["operations"]) == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_in_place_of_the_strokes_does_not_hang(tmp_path):
+    (tmp_path / "strokes").mkdir()
+    os.mkfifo(tmp_path / "strokes" / "image.json")
+    with served(tmp_path, n_segments=2) as server:
+        assert server.session.path.name == "image_2.json"
+
+
 def test_two_pages_on_one_folder_lose_no_strokes(tmp_path):
     with served(tmp_path) as one, served(tmp_path) as other:
         for server, place in ((one, 10), (other, 30), (one, 50), (other, 70)):

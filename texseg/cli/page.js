@@ -387,7 +387,7 @@ function showParameters() {
       input = make("select", "", { id });
       for (const [shown, meant] of row.choices) input.append(make("option", shown, { value: JSON.stringify(meant), ...(meant === value ? { selected: "" } : {}) }));
     } else {
-      input = make("input", "", { id, type: "number", min: row.min, step: row.step, value: value ?? "", placeholder: row.usual });
+      input = make("input", "", { id, type: "number", min: row.min, step: "any", value: value ?? "", placeholder: row.usual });
     }
     input.addEventListener("change", () => {
       const given = row.choices ? JSON.parse(input.value) : input.value === "" ? row.none : Number(input.value);
@@ -497,8 +497,8 @@ function showSaved() {
 // ---- keys, and the beginning --------------------------------------------------------------------------------
 
 function onPaintKey(event) {
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key, isTyping = /^(text|number)$/.test(event.target.type) || event.target.tagName === "SELECT";
-  if (isTyping || event.altKey) return;
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (isTyping(event) || event.altKey) return;
   const withControl = { z: () => post(event.shiftKey ? "/redo" : "/undo"), y: () => post("/redo"), s: saveNow };
   const digit = /^[1-9]$/.test(key) && told.classes[Number(key) - 1];
   const plain = {

@@ -29,7 +29,7 @@ from texseg.blocks import SIDE, BlockPlan, Request, plan_blocks, read_block
 from texseg.cli.process import fit_model
 from texseg.edits import checked_edits
 from texseg.io.display import deepest_places, display_range, displayable
-from texseg.io.files import atomic_write
+from texseg.io.files import atomic_write, open_regular
 from texseg.io.regions import Floats, Labels, boxes_of, connected_regions
 from texseg.method.sampling import read_crops, valid_pixels, window_around
 from texseg.method.seeds import classes_in
@@ -258,7 +258,8 @@ class Session:
     def _restore(self) -> None:
         while self.path.exists():
             with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-                self._written = self.path.read_bytes()
+                with open_regular(self.path) as file:
+                    self._written = file.read()
                 found = json.loads(self._written)
                 if found["images"] == self._about:
                     own = ((each, _whole(each["id"], 1)) for each in found["operations"])

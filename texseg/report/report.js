@@ -675,8 +675,10 @@ function nextView() {
   setView(views[(views.indexOf(state.view) + 1) % views.length]);
 }
 
+const isTyping = event => /^(text|number|select-one)$/.test(event.target.type);
+
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.type === "text") return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
   const isRange = event.target.type === "range", isRadio = event.target.type === "radio";
   const actions = {
     ArrowLeft: () => showLevel(state.level - 1), ArrowRight: () => showLevel(state.level + 1),
