@@ -48,10 +48,13 @@ def when_blocks_exist(folder, act, n=1):
 
 
 def test_a_killed_worker_and_a_killed_scheduler_change_no_file(place, tmp_path, monkeypatch):  # noqa: F811
-    args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "--format", "tif,zarr", "-o"]
+    monkeypatch.setattr("texseg.cli.process._PREVIEW", 40)  # so that workers make smaller levels
+    options = [*LITTLE, "--format", "tif,zarr", "--confidence", "-o"]
+    args = ["apply", place / "model.texseg", place / "image.tif", *options]
     assert run(*args, tmp_path / "one").exit_code == 0
     one = {path.name: path.read_bytes() for path in (tmp_path / "one").glob("*.*v")}
-    one["image_labels.tif"] = (tmp_path / "one" / "image_labels.tif").read_bytes()
+    for name in ("image_labels.tif", "image_confidence.tif", "image_overlay.png"):
+        one[name] = (tmp_path / "one" / name).read_bytes()
     parts = tmp_path / "two" / ".image.texseg-parts"
     with cluster() as first:
         with when_blocks_exist(parts, first.close, 2):
@@ -67,7 +70,10 @@ def test_a_killed_worker_and_a_killed_scheduler_change_no_file(place, tmp_path, 
     assert done.exit_code == 0, done.output
     assert all(path.stat().st_mtime_ns == at for path, at in kept.items())
     assert {name: (tmp_path / "two" / name).read_bytes() for name in one} == one
-    array = zarr.open(tmp_path / "two" / "image_labels.zarr", mode="r")["0"]
+    levels = zarr.open(tmp_path / "two" / "image_labels.zarr", mode="r")
+    array = levels["0"]
+    assert sorted(levels) == ["0", "1", "2"] and (levels["2"][:] == array[::16, ::16]).all()
+    assert len(levels.attrs["ome"]["multiscales"][0]["datasets"]) == 3
     assert (
         array.shards is not None
         and (array[:] == zarr.open(tmp_path / "one" / "image_labels.zarr")["0"][:]).all()
