@@ -209,7 +209,6 @@ OTHERS: dict[str, dict[str, str]] = {
             "_CANDIDATES _SAID FEWEST_CROPS"
         ),
         "method.clusters": "_POOR _TOGETHER _FEWEST_APART _DOUBTFUL",
-        "method.division": "_MOST_SAID",
     },
     "only with strokes, or only without additions": {
         "method.seeds": (

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.axes import connected_parts
 from texseg.counts.grid import CellGrid
-from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, interior_cells, window_sites
+from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over, soft_max
 from texseg.fitting.moves import Transition
@@ -66,9 +66,9 @@ _LEAST_GAIN = 0.01  # added to gains
 _RARE = 0.1  # of the image; a note tells of less that may be one more segment
 _WORST = 0.01  # share of the windows that may be a rare texture; .005 to .02 do as well
 _POOR = 0.1  # share of a cluster's windows from which a rare texture in it is looked for
-_TOGETHER = 0.7  # share of what is unlike the rest that lies in one place; else a texture varies
+_TOGETHER = 0.68  # share of what is unlike the rest that lies in one place; else a texture varies
 _FEWEST_APART = 9  # windows
-_DOUBTFUL = -4.0  # logarithm of the odds from which on what may be a texture is said
+_DOUBTFUL = -3.0  # logarithm of the odds from which on what may be a texture is said
 _MORE = 3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse
 _FEWEST = 6  # clusters of it
 
@@ -163,17 +163,15 @@ class Search:
     def novelties(self, profiles: Floats, crops: Sequence[tuple[slice, ...]]) -> list[NDArray[np.bool_]]:
         """Cells (N,) of what fits a cluster worst, the most first, where nearly all of it lies in one place.
 
-        The windows of each of K profiles, but for those across borders, are divided in two, from those that
-        fit it worst; of a texture that varies, these are scattered. The images are ``crops`` of one scene,
-        several of which may show a place.
+        The windows of each of K profiles are divided in two, from those that fit it worst; of a texture that
+        varies, these are scattered. The images are ``crops`` of one scene, several of which may show a place.
         """
         every, found, background = self.windows, [], self.windows.background
         labels, divergences = divergence(every, scores_of(every, profiles, background))
-        inside = interior_cells(labels, every) & (every.sizes > 0)
         image, places = self._places(crops)
         reach = max(part.stop - part.start for crop in crops for part in crop)
         for k in range(len(profiles)):
-            own = inside & (labels == k)
+            own = (every.sizes > 0) & (labels == k)
             if np.count_nonzero(own) < _FEW:
                 continue
             windows, apart = every.only(own), divergences[own] >= np.quantile(divergences[own], 1 - _POOR)
@@ -212,24 +210,27 @@ class Search:
 
     def with_novelties(
         self, profiles: Floats, most: int, crops: Sequence[tuple[slice, ...]]
-    ) -> tuple[Floats, list[NDArray[np.bool_]]]:
-        """Profiles (k, M), k up to ``most``, with rare textures; and cells (N,) of others that may be some.
+    ) -> tuple[Floats, list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
+        """Profiles (k, M), k up to ``most``, with rare textures; cells (N,) of these and of what may be some.
 
         Each of `novelties` is tried as one more cluster. If all are likely textures then, it is added; if two
         others are likely one, it takes the place of one of them.
         """
-        left = []
+        taken, left = [], []
         for cells in self.novelties(profiles, crops):
             k, start = len(profiles), self.cells.profiles(cells[:, None].astype(np.float32))
             fit, tree = self._with_last(np.concatenate([profiles, start]))
             odds = _odds_of(tree)
+            before = profiles
             if odds > 0 and k < most:
                 profiles = fit.profiles
             elif tree is not None and odds <= 0 and k not in tree.merges[0]:
                 profiles = self.on_cells(self._of_level(tree, k)[None])[0].profiles
+            if profiles is not before:
+                taken.append(cells)
             elif odds > _DOUBTFUL:
                 left.append(cells)
-        return profiles, left
+        return profiles, taken, left
 
     def _with_last(self, profiles: Floats) -> tuple[Candidate, MergeTree | None]:
         """Fit one cluster more than there were: the fit, and its tree unless a cluster has no interior."""

@@ -15,7 +15,7 @@ from texseg.counts.axes import connected_parts
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
 from texseg.method.cues import EXACT, are_flat, measured, odds_of_values
-from texseg.method.labelling import Labelled, label_scene
+from texseg.method.labelling import Labelled, Window, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.sampling import FEWEST_CROPS, placed
 from texseg.method.scenes import warn
@@ -23,8 +23,6 @@ from texseg.method.seeds import Seeded, seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations, mean_values
 from texseg.parameters import Settings
 from texseg.pixels.composites import label_sizes
-
-_MOST_SAID = 3  # places of rare textures
 
 
 class Division(NamedTuple):
@@ -87,7 +85,7 @@ class Divider:
             return found
         k = len(before.profiles)
         most = s.k_max if s.n_segments is None and s.grow else k
-        profiles, left = search.with_novelties(before.profiles, most, self.crops)
+        profiles, taken, left = search.with_novelties(before.profiles, most, self.crops)
         search.forget_windows()
         if profiles is not before.profiles:
             textures = _by_energy(search.textures(profiles, before.features))
@@ -95,13 +93,12 @@ class Divider:
             selection = found.selection and found.selection._replace(chosen=len(again.textures.profiles))
             found = again._replace(selection=selection)
         number = len(found.textures.profiles)
-        if number > k:
-            warn(
-                f"the number of segments grew from {k} to {number}, for what is rare in the scene; "
-                "grow=False (--no-grow) keeps it"
-            )
+        if taken:
+            where = placed(*(self._place(search, cells)[0] for cells in taken))
+            grown = f"; the number of segments grew from {k} to {number}, grow=False (--no-grow) keeps it"
+            warn(f"what is rare has a segment of its own: {where}{grown if number > k else ''}")
         if left:
-            where = "; ".join(self._place(search, cells)[0] for cells in left[:_MOST_SAID])
+            where = placed(*(self._place(search, cells)[0] for cells in left))
             warn(
                 f"unlike most of its segment: {where}: if that is another texture, try "
                 f"n_segments={number + 1} (-k {number + 1})"
@@ -123,17 +120,18 @@ class Divider:
     def _note_one_more(self, search: Search, unlike: NDArray[np.bool_]) -> None:
         """Say how much may be one more segment, and where, unless it is scattered: then it may be borders."""
         assert self.settings.n_segments is not None  # else the number was chosen
-        (where, n_there), number = self._place(search, unlike), self.settings.n_segments + 1
+        (window, n_there, index), number = self._place(search, unlike), self.settings.n_segments + 1
         if 2 * n_there < np.count_nonzero(unlike):
             return
+        where = placed(window) + (f" of image {index}" if len(search.grids) > 1 and not self.crops else "")
         share = float(search.cells.sizes @ unlike) / float(search.cells.sizes.sum())
         warn(
             f"{share:.1%} of the image may be one more segment, most of it at {where}: try "
             f"n_segments={number} (-k {number}), or paint a seed there"
         )
 
-    def _place(self, search: Search, marked: NDArray[np.bool_]) -> tuple[str, int]:
-        """Rows and columns of the largest part of cells (N,), in words, and how many lie in it."""
+    def _place(self, search: Search, marked: NDArray[np.bool_]) -> tuple[Window, int, int]:
+        """Where the largest part of some cells (N,) lies, how many cells it has, and in which image it is."""
         grids = search.grids
         parts = np.split(marked, np.cumsum([grid.n_cells for grid in grids])[:-1])
         index = int(np.argmax([part.sum() for part in parts]))
@@ -146,8 +144,7 @@ class Divider:
             slice(start + int(at.min()) * side, start + min((int(at.max()) + 1) * side, length))
             for start, at, side, length in spans
         )
-        image = f" of image {index}" if len(grids) > 1 and not self.crops else ""
-        return placed(window) + image, len(places[0])
+        return window, len(places[0]), index
 
     def _finished(
         self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]
