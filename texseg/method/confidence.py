@@ -22,11 +22,9 @@ from texseg.method.pairs import Pairs
 class Curve(NamedTuple):
     """How the probability that a cluster is right follows from the evidence."""
 
-    half: float
-    """Contrast of a cluster of textures that is as often right as wrong."""
+    half: float  # contrast of a cluster of textures that is as often right as wrong
     power: float
-    values: float
-    """Of clusters of plain values, part of the way from chance to certainty."""
+    values: float  # of clusters of plain values, part of the way from chance to certainty
 
 
 CURVE = Curve(1.1, 3.0, 0.8)
@@ -35,12 +33,9 @@ CURVE = Curve(1.1, 3.0, 0.8)
 class Evidence(NamedTuple):
     """Of the clusters that have cells."""
 
-    clusters: NDArray[np.intp]
-    """(n,), their numbers."""
-    areas: NDArray[np.float64]
-    """(n,), in cells."""
-    contrasts: NDArray[np.float64] | None
-    """(n,); None for clusters of plain values."""
+    clusters: NDArray[np.intp]  # (n,), their numbers
+    areas: NDArray[np.float64]  # (n,), in cells
+    contrasts: NDArray[np.float64] | None  # (n,); None for clusters of plain values
     closest: NDArray[np.intp]
     """(n,), index among them of the closest other one; of plain values, any other one."""
 

@@ -141,10 +141,8 @@ def levels_beside_ground(levels: Levels, grounds: Sequence[NDArray[np.bool_]]) -
 class _Parts(NamedTuple):
     """Parts of the segments, ordered by segment, and the merges of all of them."""
 
-    owners: NDArray[np.intp]
-    """(parts,), segment of each, from 0, ascending."""
-    clusters: NDArray[np.intp]
-    """(parts,), cluster of the tree that each is; -1 for a segment that owns none."""
+    owners: NDArray[np.intp]  # (parts,), segment of each, from 0, ascending
+    clusters: NDArray[np.intp]  # (parts,), cluster of the tree that each is; -1 for a segment that owns none
     merges: tuple[tuple[int, int], ...]
 
 

@@ -29,8 +29,7 @@ class BlockReading(NamedTuple):
 
     labels: NDArray[np.uint8]  # (h, w), from 1; 0 without data
     parts: BlockParts | None  # None when they have been joined
-    novel: NDArray[np.bool_] | None = None
-    """(h, w), which pixels no texture explains; None if not requested."""
+    novel: NDArray[np.bool_] | None = None  # (h, w), which pixels no texture explains; None if not requested
     confidence: NDArray | None = None
     """(h, w), probability of the labels, or as bytes times 255; None if not requested."""
     preview: NDArray[np.float32] | None = None

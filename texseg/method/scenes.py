@@ -59,12 +59,9 @@ class Learned(NamedTuple):
 
     scenes: list[Scene]
     features: Features
-    settings: Settings
-    """Adapted to the size of the images."""
-    n_classes: int | None
-    """Number of classes where there are seeds."""
-    originals: list[Planes]
-    """The images with their flat background."""
+    settings: Settings  # adapted to the size of the images
+    n_classes: int | None  # number of classes where there are seeds
+    originals: list[Planes]  # the images with their flat background
 
 
 def learn_scenes(

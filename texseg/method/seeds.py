@@ -64,12 +64,9 @@ _CHANGED = 0.1  # share of the cells that must change their class for borders to
 class SeedClassifier(NamedTuple):
     """Linear classifier of cells into K classes, over roots of histograms."""
 
-    sides: Floats
-    """(S,), sides of the windows in cells; 1 is the cell itself."""
-    weights: Floats
-    """(S, M, K)."""
-    offsets: Floats
-    """(K,)."""
+    sides: Floats  # (S,), sides of the windows in cells; 1 is the cell itself
+    weights: Floats  # (S, M, K)
+    offsets: Floats  # (K,)
 
     def scores(self, cells: Sites) -> Floats:
         """Log-probabilities (N, K) of the classes at every cell."""
@@ -86,20 +83,13 @@ class SeedClassifier(NamedTuple):
 class Description(NamedTuple):
     """Cells described by a few numbers: coordinates of their root histograms along the leading axes."""
 
-    means: Floats
-    """(S, M)."""
-    axes: Floats
-    """(S, M, D)."""
-    scale: float
-    """Of the coordinates, by which they are divided."""
-    values: Floats
-    """(N, S * D)."""
-    deviations: Floats
-    """(S * D,), of the values."""
-    within: Floats
-    """(S * D, S * D), correlations of the values within clusters."""
-    clusters: NDArray[np.intp]
-    """(N,), an over-segmentation."""
+    means: Floats  # (S, M)
+    axes: Floats  # (S, M, D)
+    scale: float  # of the coordinates, by which they are divided
+    values: Floats  # (N, S * D)
+    deviations: Floats  # (S * D,), of the values
+    within: Floats  # (S * D, S * D), correlations of the values within clusters
+    clusters: NDArray[np.intp]  # (N,), an over-segmentation
 
     def classifier(self, weights: Floats, offsets: Floats) -> SeedClassifier:
         """Turn a classifier of these numbers, with weights (S * D, K), into one of histograms."""
@@ -284,10 +274,8 @@ def learn_classes(
 class Seeded(NamedTuple):
     """What was learned from seeds on some scenes."""
 
-    textures: Any
-    """`texseg.method.textures.Textures`."""
-    classes: NDArray[np.intp]
-    """(N,), class of every cell, from 0."""
+    textures: Any  # `texseg.method.textures.Textures`
+    classes: NDArray[np.intp]  # (N,), class of every cell, from 0
 
 
 def seeded_textures(

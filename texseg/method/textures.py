@@ -63,8 +63,7 @@ class Scene:
     """Flat background, a segment of its own, outside of the mask; None if it is not treated separately."""
     seeds: NDArray[np.int32] | None = field(default=None, repr=False)
     """Class of the painted pixels, from 1; 0 elsewhere."""
-    spacing: tuple[float, ...] = ()
-    """Of the axes, as in `texseg.counts.grid.CellGrid`."""
+    spacing: tuple[float, ...] = ()  # of the axes, as in `texseg.counts.grid.CellGrid`
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
     _kept: list[Any] = field(default_factory=list, repr=False)  # the last cells, and what they were told by
     seed_scores: list[Any] = field(default_factory=list, repr=False)  # the classifier of strokes, its scores
