@@ -43,8 +43,7 @@ SEED_STRENGTH = 0.3
 """Factor on the strength of the prior on the map: a user's classes are more scattered than textures; .3 to
 .5 give the same."""
 
-PIN = 20.0
-"""Nats for a painted cell or pixel: more than prior and likelihood together."""
+PIN = 20.0  # nats for a painted cell or pixel: more than prior and likelihood together
 
 _WINDOWS = (1.0, 3.0, 7.0)  # sides in cells of the windows whose histograms are used
 _AXES = 8  # of each octave and window, along which cells differ most; 5 to 12 work
