@@ -232,11 +232,8 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
     if options["n_segments"] is None and options["k_min"] > options["k_max"]:
         limits = f"--k-min {options['k_min']} is above --k-max {options['k_max']}"
         raise click.UsageError(f"{limits}: no number is left to choose")
-    given = {
-        name: options.get(name)
-        for name in FITTED
-        if options.get(name) is not None or PARAMETERS[name].presets is None and name != "cue"
-    }
+    kept = (name for name in FITTED if options.get(name) is not None or PARAMETERS[name].presets is None)
+    given = {name: options.get(name) for name in kept}
     if options.get("volume"):
         if options["planes"] is not None:
             raise click.UsageError("--volume measures textures in space, --series in planes; leave one out")
@@ -295,8 +292,7 @@ def _save_config(target: Path, given: Mapping[str, Any], known: set[str]) -> Non
     with suppress(OSError, ValueError):
         held = set(_options_in(target))
     if held - known:
-        why = "exists and holds something else; choose another name"
-        raise click.UsageError(f"--save-config {target} {why}")
+        raise click.UsageError(f"--save-config {target} exists and holds something else; choose another name")
     try:
         atomic_write(target, "".join(f"{key} = {_toml(value)}\n" for key, value in given.items()).encode())
     except (OSError, UnicodeError) as error:

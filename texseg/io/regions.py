@@ -1,7 +1,5 @@
 """The contents of a label image: tables of its segments and connected regions, and one colour a label."""
 
-from __future__ import annotations
-
 import colorsys
 import csv
 import math

@@ -4,8 +4,6 @@ There is one way, by rows: an image arrives in bands of full width from top to b
 one band. Labels are written as they are: the value of a pixel in the file is its label, whatever the format.
 """
 
-from __future__ import annotations
-
 import html
 import itertools
 import math

@@ -1,7 +1,5 @@
 """From scenes to labels: by texture, by plain values, by strokes, or by another model of the family."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,10 +32,10 @@ class Division(NamedTuple):
     labelled: list[Labelled]
     selection: Selection | None = None  # set if the number of segments was chosen
     painted: Seeded | None = None  # set if there were strokes
-    rival: Division | None = None
+    rival: "Division | None" = None
     """The division by the other cue, if both were compared and kept: new strokes may reverse the choice."""
 
-    def unpainted(self) -> Division:
+    def unpainted(self) -> "Division":
         """Forget what was learned from strokes."""
         return self._replace(painted=None, rival=self.rival and self.rival._replace(painted=None))
 
