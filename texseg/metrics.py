@@ -132,10 +132,8 @@ def match_labels(
     lowest, highest, int32 = int(target.min()), int(target.max()), np.iinfo(np.int32)
     values, codes = _distinct(test)
     if not int32.min <= lowest <= highest <= int32.max - len(values):
-        raise ValueError(
-            f"reference of match_labels has labels {lowest} ... {highest}, which leave the range of int32; "
-            "renumber it first"
-        )
+        they = f"{lowest} ... {highest}, which leave the range of int32; renumber it first"
+        raise ValueError(f"reference of match_labels has labels {they}")
     kept = {} if ignore_label is None else {ignore_label: ignore_label}
     counted = ~(np.isin(test, list(kept)) | np.isin(target, list(kept)))
     numbers = dict(kept)
@@ -285,9 +283,8 @@ def _share_right(counts: NDArray[np.int64]) -> float:
 def _adjusted_rand(counts: NDArray[np.int64]) -> float:
     """Compute the adjusted Rand index of a contingency table in exact integers."""
     n = int(counts.sum())
-    together, same_labels, same_truth = (
-        int(np.sum(sizes * sizes)) - n for sizes in (counts, counts.sum(axis=1), counts.sum(axis=0))
-    )
+    tables = counts, counts.sum(axis=1), counts.sum(axis=0)
+    together, same_labels, same_truth = (int(np.sum(sizes * sizes)) - n for sizes in tables)
     pairs, chance = n * n - n, 2 * same_labels * same_truth
     room = (same_labels + same_truth) * pairs - chance
     return (2 * together * pairs - chance) / room if room else 1.0

@@ -104,10 +104,8 @@ def _values_of(content: bytes) -> dict[str, Any]:
         raise ModelFileError(_CHANGED)
     header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["texseg"])
     if header["version"] > VERSION:
-        raise ModelFileError(
-            f"written by a newer texseg (model version {header['version']}, this one reads up to {VERSION}); "
-            "update texseg"
-        )
+        versions = f"model version {header['version']}, this one reads up to {VERSION}"
+        raise ModelFileError(f"written by a newer texseg ({versions}); update texseg")
     return {**header["values"], **load(content)}
 
 
@@ -401,11 +399,9 @@ def _check_channels(f: Features) -> None:
 def _borders(forms: Any, v: dict[str, Any], features: Features, sizes: dict[str, int]) -> BorderClassifier:
     if forms != ["form"]:
         raise ValueError(f"border_densities must be form, got {forms!r}")
-    density, log_profiles = (
-        Density(*(v[f"border_form_{name}"] for name in Density._fields)),
-        v["border_log_profiles"],
-    )
-    R, weights, offsets = len(log_profiles), v["border_weights"], v["border_offsets"]
+    density = Density(*(v[f"border_form_{name}"] for name in Density._fields))
+    log_profiles, weights, offsets = (v[f"border_{name}"] for name in _BORDERS)
+    R = len(log_profiles)
     if (sizes["L"], sizes["S"]) != (R * PATCH_SIZE, n_scores(features.wavelengths, R)):
         raise ValueError(f"border tables must be those of {R} textures, got other shapes")
     _check_sums("border_log_profiles (as shares)", np.exp(log_profiles), features.n_bins)

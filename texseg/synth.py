@@ -133,10 +133,8 @@ def solid(
     rng, given = np.random.default_rng(random_state), np.atleast_1d(size)
     shape = tuple(np.repeat(given, 3 if given.size == 1 else 1).tolist())
     if len(shape) != 3 or (not len(direction) and kind not in ("field", "spheres", "foam")):
-        raise ValueError(
-            "solid makes field, spheres, foam, or with a direction fibres and layers, of one or three sides; "
-            f"got {kind!r}, {direction=}, {size=}"
-        )
+        kinds = "field, spheres, foam, or with a direction fibres and layers, of one or three sides"
+        raise ValueError(f"solid makes {kinds}; got {kind!r}, {direction=}, {size=}")
     along = np.divide(direction, np.linalg.norm(direction)) if len(direction) else np.zeros(3)
     if kind == "field":
         return _field(shape, scale, along, rng)

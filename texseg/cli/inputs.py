@@ -214,9 +214,8 @@ def describe(
     shape: tuple[int, ...] = (*planes, height, width)
     kind, memory = (header.n_channels, n_segments, preset), reading.memory
     n_pixels, n_axes = math.prod(shape), len(shape)
-    needed, with_report = (
-        expected_memory(n_pixels, *kind, n_axes, has, 0 if planes else max(shape)) for has in (False, True)
-    )
+    side = 0 if planes else max(shape)
+    needed, with_report = (expected_memory(n_pixels, *kind, n_axes, has, side) for has in (False, True))
     whole = needed <= (memory or free_memory() // 2)
     # a block of a volume is not made smaller than this, whatever is allowed
     least = expected_memory(_SMALLEST_READ, *kind, n_axes) if planes else 0.0

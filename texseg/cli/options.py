@@ -360,9 +360,8 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: Path | None) 
                 kind = "true or false" if option.is_flag else "a text or a number"
                 raise ValueError(f"{key} must be {kind}")
             texts = [str(each) for each in (value if isinstance(value, list) else [value])]
-            given[str(option.name)] = (
-                value if option.is_flag else texts if option.multiple else ",".join(texts)
-            )
+            words = texts if option.multiple else ",".join(texts)
+            given[str(option.name)] = value if option.is_flag else words
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise click.BadParameter(f"{path}: {reason}", ctx, param) from None

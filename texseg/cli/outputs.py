@@ -224,9 +224,8 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], always: Iterable
     kinds |= {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
     page, flat = None, sorted(kinds - _OF_VOLUMES)
     if is_volume(options) and flat and not options["everything"]:
-        raise click.UsageError(
-            f"{', '.join(flat)} cannot be written of volumes; choose one plane with --page"
-        )
+        named = ", ".join(flat)
+        raise click.UsageError(f"{named} cannot be written of volumes; choose one plane with --page")
     if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
         if len(items) > 1 or options["page"] == "all":
             raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")

@@ -107,10 +107,8 @@ def _check_strict(format: str) -> None:
     from PIL import ImageFile
 
     if ImageFile.LOAD_TRUNCATED_IMAGES:
-        raise MalformedFileError(
-            f"PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so that a {format} file might be returned in part; "
-            "set it to False"
-        )
+        result = f"so that a {format} file might be returned in part; set it to False"
+        raise MalformedFileError(f"PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, {result}")
 
 
 _PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
@@ -185,6 +183,7 @@ _PROGRESSIVE, _LAST_HUFFMAN = 0xC2, 0xC8
 _MARKER = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")  # those that stand alone (0x01, restart, start) left out
 _MARKER_IN_SCAN = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # neither a stuffed 0xFF nor a restart mark
 _MOST_SEGMENTS = 4096  # a colour profile has up to 255
+_UNSURE = "is not read, since missing data would not be noticed; save it"
 _MOST_SCANS = 24  # of a picture of some size; encoders that search for the best division write up to 16
 
 
@@ -235,10 +234,7 @@ class Jpeg(Picture):
         """Refuse many passes over a large picture, and one that lacks a component or a coefficient."""
         super().check()
         if self._marker > _LAST_HUFFMAN:  # decoders take missing data for zeros, as the standard says
-            raise MalformedFileError(
-                "JPEG with arithmetic coding is not read, since missing data would not be noticed; "
-                "save it with Huffman coding or as PNG"
-            )
+            raise MalformedFileError(f"JPEG with arithmetic coding {_UNSURE} with Huffman coding or as PNG")
         n_scans = len(self._scans)
         if n_scans > _MOST_SCANS and n_scans * self.header.height * self.header.width > _MOST_SCANS * 2**20:
             raise MalformedFileError(f"JPEG of {n_scans} scans, more than a picture of its size has")
@@ -258,10 +254,8 @@ class Jpeg(Picture):
         import simplejpeg
 
         if self._precision != 8 or self._marker > _PROGRESSIVE:
-            raise MalformedFileError(
-                f"JPEG of {self._precision} bits or without losses is not read, since missing data would not "
-                "be noticed; save it as PNG or TIFF"
-            )
+            kind = f"{self._precision} bits or without losses"
+            raise MalformedFileError(f"JPEG of {kind} {_UNSURE} as PNG or TIFF")
         space = {1: "GRAY", 3: "RGB", 4: "CMYK"}[self.n_components]
         data = self.data[: self._end] if self._end else self.data + b"\xff\xd9"
         try:
@@ -433,10 +427,8 @@ class Gif(Bmp):
         self.n_frames = max(1, n_frames)
         image = GifImageFile(BytesIO(self.data))
         if n_frames and image.width * image.height > _SMALL_SCREEN + _EMPTY_SCREEN * largest:
-            raise MalformedFileError(
-                f"GIF of {image.width} x {image.height} pixels whose largest frame has {largest}, "
-                "file is corrupt"
-            )
+            size = f"{image.width} x {image.height} pixels"
+            raise MalformedFileError(f"GIF of {size} whose largest frame has {largest}, file is corrupt")
         return image
 
     def _count_frames(self) -> tuple[int, int]:

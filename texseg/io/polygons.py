@@ -114,11 +114,8 @@ def collection(
 def _settle_system(found: dict[str, Any], geo: Georeference) -> None:
     """Name the system of the coordinates by its code, or turn them into longitude and latitude (RFC 7946)."""
     if geo.transform is None:
-        warnings.warn(
-            "the file has a coordinate system but no map from pixels to it (control points are not used): "
-            "the outlines are in pixels",
-            stacklevel=3,
-        )
+        said = "the file has a coordinate system but no map from pixels to it (control points are not used)"
+        warnings.warn(f"{said}: the outlines are in pixels", stacklevel=3)
     elif geo.epsg is not None and geo.epsg != _LONGITUDE_LATITUDE:
         found["crs"] = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{geo.epsg}"}}
     elif geo.has_unnamed_system:
@@ -126,11 +123,9 @@ def _settle_system(found: dict[str, Any], geo: Georeference) -> None:
         points = np.array([point for ring in rings for point in ring], np.float64).reshape(-1, 2)
         placed = to_longitude_latitude(points, geo)
         if placed is None:
-            warnings.warn(
-                "the coordinate system of the file has no EPSG code, so that GeoJSON cannot name it: the "
-                "outlines are in its own units; with rasterio installed they are in longitude and latitude",
-                stacklevel=3,
-            )
+            said = "the coordinate system of the file has no EPSG code, so that GeoJSON cannot name it"
+            units = "in its own units; with rasterio installed they are in longitude and latitude"
+            warnings.warn(f"{said}: the outlines are {units}", stacklevel=3)
             return
         ends = np.cumsum([len(ring) for ring in rings])
         for ring, part in zip(rings, np.split(placed, ends[:-1]), strict=True):

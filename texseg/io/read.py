@@ -279,10 +279,8 @@ def open_source(
             page = None if page is None else page - stored.first_page
             header = _with_settled_axes(header, page, reading.channel_axis)
             if "P" in header.axes and page is None:
-                raise UnsuitableImageError(
-                    f"{header.n_pages} pages: choose one with page=N (--page N, from 0 to "
-                    f"{header.n_pages - 1}), or all with --page all"
-                )
+                choice = f"one with page=N (--page N, from 0 to {header.n_pages - 1}), or all with --page all"
+                raise UnsuitableImageError(f"{header.n_pages} pages: choose {choice}")
             _check(header, 1, reading)
             stored.check()
             source = Source(path, stored, header, page or 0, reading)
@@ -330,9 +328,8 @@ def _images_in(folder: Path, files: ExitStack, reading: SourceOptions) -> list[S
     first = sources[0]
     for source, path in zip(sources, found, strict=True):
         if (source.shape, source.n_channels) != (first.shape, first.n_channels):
-            raise UnsuitableImageError(
-                f"{path.name}: planes of a volume must have one size, got {source.shape} after {first.shape}"
-            )
+            sizes = f"{source.shape} after {first.shape}"
+            raise UnsuitableImageError(f"{path.name}: planes of a volume must have one size, got {sizes}")
     _check(first.header, len(sources), reading)
     held = {int(number) for path in found for number in re.findall(r"\d{1,9}", path.stem)[-1:]}
     gaps = sorted(set(range(min(held, default=0), min(max(held, default=0), 10**6))) - held)
@@ -444,9 +441,8 @@ def _check(header: Header, n_pages: int, reading: SourceOptions) -> None:
     n_bands, limit = header.n_channels, reading.max_pixels
     bands = (0,) if reading.bands is None else tuple(reading.bands)
     if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
-        raise UnsuitableImageError(
-            f"bands={bands} (--channels) must name different bands of the image, from 0 to {n_bands - 1}"
-        )
+        allowed = f"different bands of the image, from 0 to {n_bands - 1}"
+        raise UnsuitableImageError(f"bands={bands} (--channels) must name {allowed}")
     n_pixels = header.height * header.width * n_pages
     if limit is None or n_pixels * max(1.0, header.n_channels / 4) <= limit:
         return
@@ -595,10 +591,8 @@ class Volume:
     def __getitem__(self, index: Any) -> NDArray[Any]:
         """Read pixels as of an array: all of an axis, or one place on it."""
         index = (*index, *[slice(None)] * 3)[:3] if isinstance(index, tuple) else (index, np.s_[:], np.s_[:])
-        window = tuple(
-            slice(0, length) if isinstance(at, slice) else slice(at, at + 1)
-            for at, length in zip(index, self.shape, strict=True)
-        )
+        places = zip(index, self.shape, strict=True)
+        window = tuple(slice(0, n) if isinstance(at, slice) else slice(at, at + 1) for at, n in places)
         return self.read(window).pixels.squeeze(tuple(i for i in range(3) if not isinstance(index[i], slice)))
 
     def read(self, window: Window | None = None) -> Image:

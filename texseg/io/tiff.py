@@ -55,10 +55,8 @@ def _choose_series(tiff: Any, page: int | None) -> tuple[Any, list[Any], int]:
     at = 0
     if len(rivals) > 1:
         if page is None or not 0 <= page < firsts[-1]:
-            raise UnsuitableImageError(
-                f"{len(rivals)} images of equal size but different type: choose one with page=N (--page N, "
-                f"from 0 to {firsts[-1] - 1})"
-            )
+            choice = f"choose one with page=N (--page N, from 0 to {firsts[-1] - 1})"
+            raise UnsuitableImageError(f"{len(rivals)} images of equal size but different type: {choice}")
         at = int(np.searchsorted(firsts, page, side="right")) - 1
     return rivals[at], [s for s in images if s not in rivals], firsts[at]
 
@@ -225,10 +223,8 @@ class TiffSource(Stored):
         compression = int(key.compression)  # of these the cost is bounded, or `check_embedded` does it
         if compression not in TIFF.DECOMPRESSORS or compression not in _PLAIN | _EMBEDDED.keys():
             name = getattr(key.compression, "name", compression)
-            raise MalformedFileError(
-                f"TIFF compression {name} is not supported (a newer tifffile and imagecodecs may read it); "
-                "save it with deflate or LZW"
-            )
+            remedy = "(a newer tifffile and imagecodecs may read it); save it with deflate or LZW"
+            raise MalformedFileError(f"TIFF compression {name} is not supported {remedy}")
         samples = key.samplesperpixel if key.planarconfig == 1 else 1
         n_planes = key.samplesperpixel if key.planarconfig != 1 else 1
         if plane.is_contiguous and key.is_final:
@@ -401,16 +397,10 @@ def check_embedded(key: Any, data: bytes) -> None:
     found = picture.header.height, picture.header.width
     most = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
     if any(side > limit for side, limit in zip(found, most, strict=True)):
-        raise MalformedFileError(
-            f"a strip or tile of {width} x {height} pixels holds a picture of {found[1]} x {found[0]}, "
-            "file is corrupt"
-        )
+        piece = f"a strip or tile of {width} x {height} pixels"
+        raise MalformedFileError(f"{piece} holds a picture of {found[1]} x {found[0]}, file is corrupt")
 
 
 _PLAIN = frozenset((1, 2, 3, 4, 5, 8, 32771, 32773, 32809, 32895, 32908, 32909, 32946, 34925, 34926, 50000))
-_EMBEDDED: dict[int, Any] = {
-    **dict.fromkeys((6, 7, 33007, 34892), Jpeg),
-    **dict.fromkeys((33003, 33004, 33005, 34712), Jpeg2000),
-    34933: Png,
-    50001: Webp,
-}
+_EMBEDDED: dict[int, Any] = {34933: Png, 50001: Webp, **dict.fromkeys(_JPEG_COMPRESSIONS, Jpeg)}
+_EMBEDDED |= dict.fromkeys((33003, 33004, 33005, 34712), Jpeg2000)
