@@ -260,10 +260,9 @@ class Editable:
             raise ValueError(f"segment {segment} can be split {place}")
         hierarchy, images = self.hierarchy_, self._images()
         if hierarchy.is_list and not isinstance(self.labels_, list):
-            raise ValueError(
-                f"segment {segment} cannot be split in an image that was too large to be fitted as a whole; "
-                "fit a part of it, split there, and predict the whole"
-            )
+            where = "in an image that was too large to be fitted as a whole"
+            remedy = "fit a part of it, split there, and predict the whole"
+            raise ValueError(f"segment {segment} cannot be split {where}; {remedy}")
         for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_)]:
             level = hierarchy.level(int(k))
             inside = [np.where(own == segment, finer, 0) for own, finer in zip(images, level, strict=True)]

@@ -80,10 +80,8 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
     truth_values, columns = _distinct(reference)
     shape = (len(label_values), len(truth_values))
     if shape[0] * shape[1] > LARGEST_TABLE:
-        raise ValueError(
-            f"labels has {shape[0]} and truth {shape[1]} different values, more than a table of"
-            f" {LARGEST_TABLE} entries holds; are both label images?"
-        )
+        limit = f"more than a table of {LARGEST_TABLE} entries holds; are both label images?"
+        raise ValueError(f"labels has {shape[0]} and truth {shape[1]} different values, {limit}")
     counts = np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1])
     return Contingency(counts.reshape(shape).astype(np.int64), label_values, truth_values)
 
@@ -302,12 +300,9 @@ def boundary_map(labels: NDArray, valid: NDArray[np.bool_]) -> NDArray[np.bool_]
 def _boundary_scores(test: NDArray[np.bool_], truth: NDArray[np.bool_], tolerance: float) -> dict[str, float]:
     from_test, from_truth = _distances(test, truth), _distances(truth, test)
     precision, recall = (float((d <= tolerance).mean()) if len(d) else 1.0 for d in (from_test, from_truth))
-    return {
-        "boundary_f": 2 * precision * recall / (precision + recall) if precision + recall else 0.0,
-        "boundary_precision": precision,
-        "boundary_recall": recall,
-        "bde": float(np.mean([d.mean() for d in (from_test, from_truth) if len(d)] or 0)),
-    }
+    mean = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    bde = float(np.mean([d.mean() for d in (from_test, from_truth) if len(d)] or 0))
+    return {"boundary_f": mean, "boundary_precision": precision, "boundary_recall": recall, "bde": bde}
 
 
 def _distances(start: NDArray[np.bool_], target: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -262,15 +262,10 @@ def _completed(name: str, annotated: Any) -> Parameter:
         dashed = name.replace("_", "-")
         may_be_negated = bool in members and row.default is not False
         flags = (f"--{dashed}/--no-{dashed}" if may_be_negated else f"--{dashed}",)
-    return row._replace(
-        name=name,
-        help=text,
-        group=_HELP_OF[name][0] or "Method",
-        annotation=getattr(given, "__forward_arg__", given),
-        members=(int,) if isinstance(given, typing.ForwardRef) else members,  # a seed
-        flags=flags,
-        option=option or re.sub(r"`+| \[\d\]_", "", first_sentence) + ".",
-    )
+    members = (int,) if isinstance(given, typing.ForwardRef) else members  # a seed
+    about = {"group": _HELP_OF[name][0] or "Method", "annotation": getattr(given, "__forward_arg__", given)}
+    option = option or re.sub(r"`+| \[\d\]_", "", first_sentence) + "."
+    return row._replace(name=name, help=text, members=members, flags=flags, option=option, **about)
 
 
 # every parameter by its name, in the order of the signatures
@@ -323,13 +318,9 @@ class Settings(_Resolved):
 
     def for_values(self, weight: float) -> Self:
         """Adapt to plain values of this total weight: a cell counts as one independent observation."""
-        return self.changed(
-            cell=_VALUE_CELL,
-            windows=(2.0 * _VALUE_CELL, 2.0 * _VALUE_CELL),
-            n_starts=1,
-            potts=self.potts._replace(beta=1 / weight, strength=_VALUE_STRENGTH),
-            learned_borders=False,
-        )
+        potts = self.potts._replace(beta=1 / weight, strength=_VALUE_STRENGTH)
+        own: Any = {"cell": _VALUE_CELL, "windows": (2.0 * _VALUE_CELL, 2.0 * _VALUE_CELL), "n_starts": 1}
+        return self.changed(**own, potts=potts, learned_borders=False)
 
     def scaled(self, side: int) -> Self:
         """Adapt cells and windows, but not filters, to an image's longer side, within limits."""

@@ -1,7 +1,5 @@
 """The estimator on images, and the one call."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -66,9 +66,9 @@ def mosaic(
     checked = _check_textures(textures)
     is_whole = isinstance(n_segments, int | np.integer) and not isinstance(n_segments, bool)
     if not is_whole or not 1 <= n_segments <= len(checked):
+        allowed = f"1 ... {len(checked)}, the number of textures given, got {n_segments}"
         raise ValueError(
-            f"n_segments of mosaic must be 1 ... {len(checked)}, the number of textures given,"
-            f" got {n_segments}; pass more textures or request fewer segments"
+            f"n_segments of mosaic must be {allowed}; pass more textures or request fewer segments"
         )
     if layout not in _LAYOUTS:
         raise ValueError(f"layout of mosaic must be one of {', '.join(_LAYOUTS)}, got {layout!r}")
@@ -247,10 +247,10 @@ def _draw_layout(
         numbers = range(1, n_segments + 1 if layout == "voronoi" else 1)  # textures that must be one blob
         if all(ndimage.label(cells == label)[1] == 1 for label in numbers):
             return cells.astype(np.int32)
-    raise ValueError(
-        f"no {layout} layout of {n_segments} segments fits into {' x '.join(map(str, shape))} pixels"
-        f" after {MAX_TRIES} tries; use a larger size or fewer segments"
+    size = (
+        f"{' x '.join(map(str, shape))} pixels after {MAX_TRIES} tries; use a larger size or fewer segments"
     )
+    raise ValueError(f"no {layout} layout of {n_segments} segments fits into {size}")
 
 
 def _draw_voronoi(n_segments: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.intp]:

@@ -193,10 +193,8 @@ def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.int
     if labels.ndim == 2 and min(labels.shape) > 1:
         different = (labels[:, 1:] != labels[:, :-1]).mean()
         if different > _OF_PHOTOGRAPHS and len(np.unique(labels)) > _FEW_LABELS:
-            raise ValueError(
-                f"{path.name}: {100 * different:.0f} % of neighbouring pixels differ, as in a photograph; "
-                "a label image has one number for all pixels of a segment"
-            )
+            said = f"{path.name}: {100 * different:.0f} % of neighbouring pixels differ, as in a photograph"
+            raise ValueError(f"{said}; a label image has one number for all pixels of a segment")
     return labels
 
 

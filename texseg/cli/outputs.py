@@ -196,10 +196,8 @@ def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
     names += [f"{item.name.name}_numbers_overlay.png"] if "overlay" in planned else []
     longest = max(names, key=lambda name: len(os.fsencode(name)))
     if len(os.fsencode(longest)) > _LONGEST_NAME:
-        raise OSError(
-            f"its name is too long for its results (at most {_LONGEST_NAME} bytes with the ending "
-            f"{longest.removeprefix(item.name.name)}); rename the file"
-        )
+        limit = f"at most {_LONGEST_NAME} bytes with the ending {longest.removeprefix(item.name.name)}"
+        raise OSError(f"its name is too long for its results ({limit}); rename the file")
 
 
 def command_for(item: Input, writing: Writing) -> tuple[str, ...]:

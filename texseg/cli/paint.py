@@ -1,7 +1,5 @@
 """`texseg open`: images on a page in the browser, and what is saved from it."""
 
-from __future__ import annotations
-
 import copy
 import os
 import shlex

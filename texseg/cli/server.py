@@ -5,8 +5,6 @@ rebinding); ``Origin`` and the site of the request are those of this page; and t
 address of the page and in a header of everything else. No path of a file is ever made from a request.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

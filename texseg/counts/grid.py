@@ -1,7 +1,5 @@
 """Cells of a grid of pixels, whose counts are sums over their pixels (A.I. Memo 1625, section 5.4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -37,11 +35,11 @@ class PackedCounts:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self[...].astype(dtype or np.float32, copy=False)
 
-    def reshape(self, *shape: int) -> PackedCounts:
+    def reshape(self, *shape: int) -> "PackedCounts":
         """Return the same counts in another shape, still packed."""
         return PackedCounts(self.table.reshape(*shape), self.unit)
 
-    def rows(self, first: int, stop: int) -> PackedCounts:
+    def rows(self, first: int, stop: int) -> "PackedCounts":
         """Take some rows, still packed."""
         return PackedCounts(self.table[first:stop], self.unit)
 

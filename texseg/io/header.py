@@ -195,11 +195,9 @@ def data_pixels(
         dead = [i for i, one in enumerate(hidden) if one is not None and one.all()]
         if 0 < len(dead) < len(hidden):
             kept = [number for i, number in enumerate(numbers) if i not in dead]
-            raise UnsuitableImageError(
-                f"no valid pixels, since band {', '.join(str(numbers[i]) for i in dead)} (counted from 0) of "
-                f"{len(hidden)} holds no data at all; leave it out with bands={kept} "
-                f"(--channels {','.join(map(str, kept))})"
-            )
+            what = f"band {', '.join(str(numbers[i]) for i in dead)} (counted from 0) of {len(hidden)}"
+            remedy = f"leave it out with bands={kept} (--channels {','.join(map(str, kept))})"
+            raise UnsuitableImageError(f"no valid pixels, since {what} holds no data at all; {remedy}")
         in_all = np.logical_and.reduce(found) if len(found) == len(bands) else np.zeros_like(missing)
         partly = np.count_nonzero(missing) - np.count_nonzero(in_all)
         if partly:

@@ -425,10 +425,8 @@ def _with_settled_axes(header: Header, page: int | None, channel_axis: int | Non
         axes = axes[:position] + "C" + axes[position + 1 :]
     elif "?" in axes and channel_axis is None:
         if page is None:
-            raise UnsuitableImageError(
-                f"array of shape {shape} does not say what its axes are; "
-                "give channel_axis (--channel-axis), or page (--page) if the first axis counts pages"
-            )
+            remedy = "give channel_axis (--channel-axis), or page (--page) if the first axis counts pages"
+            raise UnsuitableImageError(f"array of shape {shape} does not say what its axes are; {remedy}")
         axes = "PYX"
     header = replace(header, axes=axes)
     if page is not None and not 0 <= page < header.n_pages:
@@ -450,10 +448,8 @@ def _check(header: Header, n_pages: int, reading: SourceOptions) -> None:
     channels = f" of {header.n_channels} channels" if header.n_channels > 4 else ""
     numbers = n_pixels / 1e6, expected_memory(n_pixels, header.n_channels) / 1e9, limit / 1e6
     size, memory, most = (f"{number:.0f}" if number >= 10 else f"{number:.3g}" for number in numbers)
-    raise ImageTooLargeError(
-        f"{header.width} x {header.height}{pages} = {size} Mpx{channels}, about {memory} GB needed; "
-        f"limit {most} Mpx, raise with --max-pixels / max_pixels="
-    )
+    needed = f"{header.width} x {header.height}{pages} = {size} Mpx{channels}, about {memory} GB needed"
+    raise ImageTooLargeError(f"{needed}; limit {most} Mpx, raise with --max-pixels / max_pixels=")
 
 
 def upright(pixels: NDArray, orientation: int) -> NDArray:

@@ -398,7 +398,7 @@ class Tally:
         first = self.join(piece)
         return np.where(numbers > 0, numbers + np.int64(first), 0) if first else numbers
 
-    def join(self, other: Tally, axis: int = 0) -> int:
+    def join(self, other: "Tally", axis: int = 0) -> int:
         """Take in what lies below (0) or to the right (1); give what its numbers of parts were raised by."""
         first, shift = self._n_parts if self._with_regions else 0, self._shape[axis]
         for parts in other._parts:

@@ -24,6 +24,7 @@ missing, the numbers are the grey values of a paint program."""
 
 _LINE_WIDTH = 3  # pixels, of lines and points
 _LARGEST_CLASS = 255
+_HARD = "use a hard brush without anti-aliasing"
 _MOST_BYTES = 2**27  # of GeoJSON
 _PROPERTIES = ("class", "label", "classification")
 _DRAWN = ("Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "MultiPolygon")
@@ -121,10 +122,8 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
     if picture.mask is None and 2 * counts[commonest] > labels.size:
         ground = places == commonest
     if not ground.any():
-        raise UnsuitableImageError(
-            "no unpainted background found; leave it 0 in a label image, transparent, or in one "
-            "colour that covers more than half of the image"
-        )
+        remedy = "leave it 0 in a label image, transparent, or in one colour that covers more than half of it"
+        raise UnsuitableImageError(f"no unpainted background found; {remedy}")
     looks = np.reshape(values if picture.colours is None else picture.colours[values - 1], (len(values), -1))
     looks = looks.astype(np.float64)
     unpainted = looks[places[ground][0]] if picture.mask is None else None
@@ -137,9 +136,9 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
     broad = np.intersect1d(np.flatnonzero(counts), corner[is_broad])  # 2 x 2 pixels, somewhere
     kept = _pure(looks, counts, broad, unpainted)
     if len(kept) > _MOST_UNPAINTED and not (picture.colours is None and count_up(values[kept])):
+        remedy = f"{_HARD}, one colour a class, and a format without losses such as PNG"
         raise UnsuitableImageError(
-            f"{np.count_nonzero(counts)} different colours are too many for strokes; use a hard "
-            "brush without anti-aliasing, one colour a class, and a format without losses such as PNG"
+            f"{np.count_nonzero(counts)} different colours are too many for strokes; {remedy}"
         )
     means = [f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)]
     # what is nearly pure belongs to a stroke, and what is nearly unpainted to none
@@ -152,15 +151,11 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
     lost = counts * (number_of == 0)
     blurred = lost.sum() / max(1, counts.sum())
     if blurred > 0.5:
-        raise UnsuitableImageError(
-            f"{100 * blurred:.0f} % of the painted pixels are the soft edges of strokes and would be "
-            "lost; use a hard brush without anti-aliasing"
-        )
+        soft = f"{100 * blurred:.0f} % of the painted pixels are the soft edges of strokes"
+        raise UnsuitableImageError(f"{soft} and would be lost; {_HARD}")
     if blurred:
-        means.append(
-            f"{100 * blurred:.2g} % of the painted pixels have {np.count_nonzero(lost)} other colours, "
-            "as at the edges of soft brushes, and count as unpainted"
-        )
+        other = f"{100 * blurred:.2g} % of the painted pixels have {np.count_nonzero(lost)} other colours"
+        means.append(f"{other}, as at the edges of soft brushes, and count as unpainted")
     said = "transparency" if picture.mask is not None else _called(picture, int(labels[ground][0]))
     classes = np.where(ground, 0, number_of[places]).astype(np.int32)
     shown = looks[kept] if looks.shape[1] == 3 and np.asarray(picture.colours).dtype == np.uint8 else ()

@@ -175,10 +175,9 @@ def _of_ome(layout: Layout, n_levels: int) -> dict[str, Any]:
         datasets.append({"path": str(level), "coordinateTransformations": transformations})
     found: dict[str, Any] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
     if layout.largest is not None:
-        found["image-label"] = {
-            "colors": [{"label-value": n, "rgba": [*colour, 255]} for n, _, colour in layout.legend],
-            "properties": [{"label-value": n, "name": name} for n, name, _ in layout.legend],
-        }
+        colours = [{"label-value": n, "rgba": [*colour, 255]} for n, _, colour in layout.legend]
+        named = [{"label-value": n, "name": name} for n, name, _ in layout.legend]
+        found["image-label"] = {"colors": colours, "properties": named}
     return found
 
 

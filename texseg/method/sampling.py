@@ -6,8 +6,6 @@ in the crops so far (k-means++, with the best candidate in place of a random one
 their squared Hellinger distance is several times that between neighbours, which are mostly of one texture.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
