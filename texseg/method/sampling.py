@@ -308,11 +308,8 @@ def _largest_place(places: NDArray[np.intp]) -> Window:
     marked = np.full(grid.max(axis=0) + 1, -1, np.int32)
     marked[tuple(grid.T)] = 0
     at = connected_parts(marked).places[tuple(grid.T)]
-    return _around(places[at == np.bincount(at).argmax()])
-
-
-def _around(places: NDArray[np.intp]) -> Window:
-    rows, columns = (slice(int(own.min()), int(own.max()) + _SIDE) for own in places.T)
+    largest = places[at == np.bincount(at).argmax()]
+    rows, columns = (slice(int(own.min()), int(own.max()) + _SIDE) for own in largest.T)
     return rows, columns
 
 
