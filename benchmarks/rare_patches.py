@@ -170,12 +170,10 @@ def by_crops(planted: Planted, k: int | None, how: str, seed: int) -> tuple[Any,
     )
     labels = model.predict(planted.image[tuple(around)])
     others = np.zeros(256)
-    for window in sample_windows(planted.image.shape, 99, 9, 256):  # what lies elsewhere is labelled in part
-        is_near = all(
-            w.start < p.stop and p.start < w.stop for w, p in zip(window, planted.patch, strict=True)
-        )
-        if not is_near:
-            others += np.bincount(model.predict(planted.image[window]).ravel(), minlength=256)
+    for window, own in zip(windows, model.labels_, strict=True):  # what lies elsewhere, as in the crops
+        places = [np.arange(part.start, part.stop) for part in window]
+        inside_patch = [(p >= a.start) & (p < a.stop) for p, a in zip(places, planted.patch, strict=True)]
+        others += np.bincount(own[~np.logical_and.outer(*inside_patch)].ravel(), minlength=256)
     others *= (planted.image.size - labels.size) / max(1, others.sum())
     found = overlap(labels, inside, others)
     said += [str(each.message) for each in caught]
