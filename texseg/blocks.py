@@ -55,7 +55,7 @@ _MARGINS = {2: 288, 3: 96}  # pixels on both sides of a block together, by defau
 
 SHARD = 16  # blocks side by side, whose labels one file of a zarr array holds
 
-NOVEL_PART = 10_000  # pixels of a part that no texture explains, from which on it is learned, or said
+NOVEL_PART = 25_000  # pixels of a part that no texture explains, from which on it is learned, or said
 
 _LOOKED_AT = 4  # cells from one window to the next, where novelty is only noted
 _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser

@@ -166,7 +166,8 @@ def read_crops(
         seen = (all(p.start <= at < p.stop for p, at in zip(w, middle, strict=True)) for w in shown)
         if len(shown) < n_crops // 4 and not any(seen):
             shown.append(window_around(middle, source.shape, side))
-    windows = [*sample.windows[: n_crops - len(shown)], *shown]
+    surplus = max(0, len(sample.windows) + len(shown) - n_crops)
+    windows = [*sample.windows[surplus:], *shown]  # the first ones are even, the next were chosen
     crops = [source.read(window) for window in windows]
     kept = [i for i, crop in enumerate(crops) if valid_pixels(crop[0], crop[1], len(source.shape)).any()]
     if not kept:
