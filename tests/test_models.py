@@ -314,7 +314,7 @@ def test_rows_are_left_out_where_the_temperature_is_chosen(model):
     train, validation, test = split_counts(n, [0.7, 0.15, 0.15], 0)
 
     def fitted(**options):
-        return model(12, beta="auto", random_state=0, **options).fit(train, validation=validation)
+        return model(12, n_init=1, random_state=0, **options).fit(train, validation=validation)
 
     by_default, plain = fitted(), fitted(predictive=False)
     assert by_default.perplexity(test) < 0.985 * plain.perplexity(test)
