@@ -11,6 +11,7 @@ import scipy.linalg  # noqa: F401  # brings a BLAS of its own
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from texseg import TextureSegmenter
+from texseg.models import ACM
 from texseg.threads import crew_of, crew_size, map_in_order, n_threads, one_blas_thread, side_by_side
 
 
@@ -40,6 +41,17 @@ def test_the_limit_lasts_until_the_last_thread_leaves(two_threads):
     leave.set()
     other.join()
     assert blas_threads() == two_threads and 2 in two_threads
+
+
+def test_models_are_fitted_by_one_thread(two_threads):
+    class Looked(ACM):
+        def _model(self, data):
+            seen.append(blas_threads())
+            return super()._model(data)
+
+    seen = []
+    Looked(2, beta=1.0, random_state=0).fit(np.eye(4))
+    assert seen[0] == {1} and blas_threads() == two_threads
 
 
 def test_a_library_that_is_imported_meanwhile_is_limited_by_the_next_to_enter():

@@ -30,6 +30,7 @@ from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedu
 from texseg.fitting.assignment import Floats
 from texseg.models import base
 from texseg.models.base import LONG_ROW, Allowed, Labels, Rng, is_number
+from texseg.threads import one_blas_thread
 
 PREDICTION_FLOOR = 0.01  # of the uniform distribution in predictions: no new occurrence is impossible
 PATIENCE = 5  # steps without a better held-out likelihood after which a temperature is left
@@ -296,6 +297,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
 
     # ---- fitting
 
+    @one_blas_thread()  # products are small, and more threads would wait for each other
     def fit(self, X: Any, y: None = None, validation: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model to counts.
 
@@ -341,7 +343,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 f"{owner} stopped after max_iter={self.max_iter} steps at beta={self.beta_:.3g} before it "
                 "had converged; pass a larger max_iter, or a larger tol to be content with this",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -405,7 +407,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 f"{type(self).__name__} predicts held-out occurrences worse than one profile for all rows "
                 f"(perplexity {np.exp(-state.heldout):.4g} instead of {np.exp(-single):.4g}); {remedy}ask "
                 "for fewer components",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _choose_beta(self, model: Any, data: Data, start: Any, rng: Rng, beta: float) -> Run:
@@ -522,7 +524,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 "occurrences of the usual row, a cluster of its own, so that the others have one fewer; pass "
                 "sample_weight with 0 there to leave it out of the fit (it is assigned afterwards), or ask "
                 "for one more cluster",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     # ---- using
