@@ -79,7 +79,7 @@ def test_dense_sparse_and_image_counts_agree():
     for model in models[1:]:
         np.testing.assert_allclose(model.history_, models[0].history_, rtol=1e-6)
     np.testing.assert_allclose(models[2].transform(image), models[0].transform(dense), atol=1e-5)
-    with pytest.raises(ValueError, match="FiniteM3 was fitted to 9 columns, got 8 in X"):
+    with pytest.raises(ValueError, match="X has 8 features, but FiniteM3 is expecting 9 features"):
         FiniteM3(random_state=0, max_iter=1).fit(np.eye(9)).transform(image)
 
 

@@ -495,7 +495,7 @@ def test_image_of_other_columns_is_refused():
     with pytest.raises(ValueError, match="holds out single occurrences, which overlapping windows"):
         ACM(2, random_state=0).fit(WindowedCounts(bins, n_bins=2))
     model = ACM(2, beta=1.0, random_state=0).fit(WindowedCounts(bins, n_bins=2))
-    with pytest.raises(ValueError, match="was fitted to 2 columns, got 3"):
+    with pytest.raises(ValueError, match="X has 3 features, but ACM is expecting 2 features"):
         model.predict(WindowedCounts(bins, n_bins=3))
 
 

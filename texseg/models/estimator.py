@@ -80,9 +80,9 @@ class Run(NamedTuple):
 
 def best_of(found: Sequence[tuple[Any, Run]]) -> tuple[Any, Run]:
     """Model and run that are best, by held-out likelihood if available, else by F; its records stand last."""
-    model, best = max(
-        found, key=lambda f: -f[1].state.free_energy if np.isnan(f[1].state.heldout) else f[1].state.heldout
-    )
+    states = (run.state for _, run in found)
+    merits = [-state.free_energy if np.isnan(state.heldout) else state.heldout for state in states]
+    model, best = found[int(np.argmax(merits))]
     others = [record for _, run in found if run is not best for record in run.history]
     return model, best._replace(history=others + list(best.history))
 
@@ -197,19 +197,13 @@ class CountEstimator(Scikit):
         return checked_names(given, self.components_.shape[1], type(self).__name__, "names", "columns")
 
     def _checked(self, X: Any, name: str, reset: bool) -> CountMatrix:
-        owner = type(self).__name__
+        kind: dict[str, Any] = {"skip_check_array": True}
         if not is_implicit(X):
             kind = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_non_negative": True}
-            X = validate_data(self, X, reset=reset, **kind)
-        elif reset:
-            self.n_features_in_ = X.shape[1]
-        elif X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{owner} was fitted to {self.n_features_in_} columns, got {X.shape[1]} in {name}"
-            )
+        X = validate_data(self, X, reset=reset, **kind)
         if not (reset or is_implicit(X)):  # a new row may hold no known word at all
             return sp.csr_array(X) if sp.issparse(X) else X
-        return check_counts(X, owner=owner, name=name)
+        return check_counts(X, owner=type(self).__name__, name=name)
 
     def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
         check_is_fitted(self)
@@ -639,8 +633,8 @@ def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
         whole = np.floor(counts)  # what remains is assigned as one occurrence
         taken[row] = rng.binomial(whole.astype(int), 0.5)
         taken[row] += (counts - whole) * rng.integers(2, size=len(counts))
-    one, other = n.copy(), n.copy()
-    one.data, other.data = taken, n.data - taken
+    both = (taken, n.indices, n.indptr), (n.data - taken, n.indices, n.indptr)
+    one, other = (sp.csr_array(parts, n.shape, copy=True) for parts in both)
     one.eliminate_zeros()
     other.eliminate_zeros()
     return one, other
