@@ -181,6 +181,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "counts.matrix": "_BLOCK_ENTRIES _DEALT_SINGLY",
         "counts.sites": "_STRIP",
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",
+        "pixels.label": "_STRIP",
         "method.pairs": "_NUMBERS_AT_ONCE",
         "pixels.borders": "_BLOCK _ROWS",
         "pixels.composites": "_ROWS",

@@ -19,6 +19,7 @@ from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]
 
+_STRIP = 2**17  # pixels whose last label is computed at once
 _REDUCTION = 4  # the neighbourhood is smooth, so it is computed on a grid this many times coarser
 _OF_VOLUMES = 2  # the same in space, where cells are smaller
 _PLANES = 1.5  # standard deviation of the coupling of planes
@@ -62,23 +63,32 @@ def pixel_posteriors(
     constant = side_by_side(elsewhere, cells)
     spare: list[Floats] = []  # planes that no thread uses
 
+    def of_label(task: tuple[Floats, Any, Floats]) -> None:
+        own, beyond, out = task
+        plane = spare.pop() if spare else np.empty(shape, own.dtype)
+        plane.fill(0)
+        plane.ravel()[band] = own if presence is None else own * presence
+        around = smoothed(resized(plane, small, cv2.INTER_AREA) + beyond, sigma, cv2.BORDER_CONSTANT)
+        if coupling and is_stack:
+            through = through_planes(_PLANES, coupling)
+            around = along_first(around.reshape(1, len(around), -1), through).reshape(around.shape)
+        there = resized(around, shape, cv2.INTER_LINEAR, plane)
+        np.multiply(there.ravel()[band], np.float32(strength), out=out)
+        spare.append(plane)
+
+    of_all = np.ones_like(local[0])
+    of_label((of_all, sum(constant), of_all))
+
     def field(planes: Floats) -> Floats:
-        """Give what all pixels add to planes (K, n) of the band."""
+        """Give what all pixels add to planes (K, n) of the band; that of the last label is what is left."""
         out = np.empty_like(planes)
+        side_by_side(of_label, zip(planes[:-1], constant, out, strict=False))
 
-        def of_label(k: int) -> None:
-            plane = spare.pop() if spare else np.empty(shape, planes.dtype)
-            plane.fill(0)
-            plane.ravel()[band] = planes[k] if presence is None else planes[k] * presence
-            around = smoothed(resized(plane, small, cv2.INTER_AREA) + constant[k], sigma, cv2.BORDER_CONSTANT)
-            if coupling and is_stack:
-                through = through_planes(_PLANES, coupling)
-                around = along_first(around.reshape(1, len(around), -1), through).reshape(around.shape)
-            there = resized(around, shape, cv2.INTER_LINEAR, plane)
-            np.multiply(there.ravel()[band], np.float32(strength), out=out[k])
-            spare.append(plane)
+        def rest(at: int) -> None:
+            some = slice(at, at + _STRIP)
+            np.subtract(of_all[some], out[:-1, some].sum(axis=0), out=out[-1, some])
 
-        side_by_side(of_label, range(len(planes)))
+        side_by_side(rest, range(0, len(band), _STRIP))
         return out
 
     # taken, sites are contiguous, as an index would not leave them
