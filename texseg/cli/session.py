@@ -40,6 +40,7 @@ from texseg.report.pages import page_content
 from texseg.report.pictures import reduced, reduced_labels, shown_shape
 from texseg.report.words import Look
 from texseg.segmenter import Segmenter
+from texseg.threads import one_blas_thread
 
 Window = tuple[slice, slice]
 Place = tuple[int, ...]
@@ -317,19 +318,23 @@ class Session:
     def will_settle(self) -> bool:
         """Whether a new fit to the strokes on an image will replace a quick refit; of large ones, to save."""
         state = self.state
-        if state is None or not state.strokes or state.seeds is not None or state.is_halved:
+        if (
+            state is None
+            or not state.strokes
+            or state.seeds is not None
+            or state.is_halved
+            or state.members[1:]
+        ):
             return False
         picture = self.pictures[state.members[0][0]]
-        is_wanted = bool(self._to_save) or math.prod(picture.shape) <= _LARGEST_BETWEEN
-        return is_wanted and len(state.members) == 1 and not picture.is_large
+        return not picture.is_large and (bool(self._to_save) or math.prod(picture.shape) <= _LARGEST_BETWEEN)
 
     def classes(self) -> list[dict[str, Any]]:
         """Classes that one can paint, in the order of the labels: those of segments, then those added."""
         with self.changed:
             every, live = list(() if self.state is None else self.state.classes), self.live
-            used = set(itertools.chain(*every))
-            every += [(each["cls"],) for each in live if each["kind"] == "class" and each["cls"] not in used]
-        given: dict[int, str] = {}
+        used, given = set(itertools.chain(*every)), dict[int, str]()
+        every += [(each["cls"],) for each in live if each["kind"] == "class" and each["cls"] not in used]
         for n, each in enumerate(live):
             if each["kind"] == "name":
                 given[each["cls"]] = each["name"]
@@ -416,14 +421,14 @@ class Session:
             ids, state, self._is_settling = self._built, self.state, True
         assert ids is not None
         try:
-            settled = self._fitted_to_strokes(state)
+            self._kept[ids] = self._fitted_to_strokes(state)
+            self._publish(ids, self._kept[ids])
         except (CancelledError, ValueError, TypeError) as error:
             self.state = state._replace(seeds=[])  # it stays as it is
-            return None if isinstance(error, CancelledError) else self.tell(str(error))
+            if not isinstance(error, CancelledError):
+                self.tell(str(error))
         finally:
             self._is_settling = False
-        self._kept[ids] = settled
-        return self._publish(ids, settled)
 
     def _members(self, members: tuple[Member, ...], strokes: Sequence[Operation]) -> tuple[Member, ...]:
         for stroke in strokes:
@@ -519,13 +524,14 @@ class Session:
             yield self._settle
         if self._to_save:
             yield partial(self._write, *self._to_save.pop(0))
+        first = self.pictures[self.state.members[0][0]]
+        if self.state.model._division is not self._prepared and not first.is_large:
+            yield self._prepare
         yield from (partial(self._describe, image, True) for image in looked if self.content[image]["rest"])
         if self._wanted:
             yield partial(self._fill, *self._wanted.pop(0))
         for image in looked if self._is_filling else ():
             yield from self._blocks_left(image)
-        if self.state.model._division is not self._prepared:
-            yield self._prepare
 
     def _build(self) -> None:
         with self.changed:
@@ -583,8 +589,9 @@ class Session:
     def _prepare(self) -> None:
         """Compute what each stroke needs, so that the first need not wait for it."""
         self._prepared = division = self.state.model._division
-        for each in filter(None, (division, division.rival)) if self.state.model.ground_ is None else ():
-            each.search.description  # noqa: B018
+        with one_blas_thread():
+            for each in filter(None, (division, division.rival)) if self.state.model.ground_ is None else ():
+                each.search.description  # noqa: B018
 
     def plan(self, image: int) -> BlockPlan:
         """Cut an image into blocks; one that fits is one block."""
