@@ -140,14 +140,12 @@ def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
     return bins_of(features.recipes(planes), features)
 
 
-def bins_of(channels: Sequence[Recipe], features: Features) -> NDArray[np.uint8]:
+def bins_of(channels: Sequence[Recipe], f: Features) -> NDArray[np.uint8]:
     """Bins, uint8 (C, ...), of the channels, given in the order of :attr:`Features.names`."""
 
     def encoded(index: int) -> NDArray[np.uint8]:
-        recipe = channels[index]
-        return _to_bins(
-            recipe.values(), recipe.kind, features.ranges[index], features.codebook, features.n_bins
-        )
+        channel = channels[index]
+        return _to_bins(channel.values(), channel.kind, f.ranges[index], f.codebook, f.n_bins)
 
     return np.stack(side_by_side(encoded, range(len(channels))))
 

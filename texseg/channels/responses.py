@@ -16,12 +16,8 @@ from texseg.channels.textons import PATCH_SIDE
 from texseg.counts.axes import resized, shortened, smoothed
 
 _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
-_LOG_OFFSET = (
-    0.05  # medians; .01 and .1 are no better under vignetting, and .01 is worse without (.988, .995)
-)
-_VALUES_OF_LOG = (
-    0.25  # factor on the weight of plain values, which light changes: 1 fails under gains, 0 on levels
-)
+_LOG_OFFSET = 0.05  # medians; .01 and .1 are no better under vignetting, and .01 is worse without
+_VALUES_OF_LOG = 0.25  # of the weight of plain values, which light changes: 1 fails under gains, 0 on levels
 _MAX_COMPONENTS = 6  # value channels of an image with many bands
 _COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel has weight 1
 PATCH_REACH = 1.3 * PATCH_SIDE  # wavelength of the filters that reach as far as a patch of 5 pixels

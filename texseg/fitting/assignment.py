@@ -239,9 +239,8 @@ class PottsField:
                 here = along_first(here.reshape(len(stack), above[0], -1), self.through)
             tall = np.zeros((len(stack) * math.prod(above), h + gap, w), stack.dtype)
             tall[:, :h] = here.reshape(-1, h, w)
-            blurred = cv2.GaussianBlur(
-                tall.reshape(-1, w), (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT
-            )
+            flat = tall.reshape(-1, w)
+            blurred = cv2.GaussianBlur(flat, (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT)
             out[:, place] = blurred.reshape(tall.shape)[:, :h].reshape(len(stack), -1)
             start = place.stop
 

@@ -206,9 +206,8 @@ class Pairs:
 
     def _scales_of_difference(self, a: int, b: int, variances: NDArray[np.float64]) -> NDArray[np.float64]:
         """How the difference behaves in larger windows, in single cells, and towards the common border."""
-        ways = np.array(
-            side_by_side(lambda pair: self._scales_from(*pair, variances**-0.25), ((a, b), (b, a)))
-        )
+        by = variances**-0.25
+        ways = np.array(side_by_side(lambda pair: self._scales_from(*pair, by), ((a, b), (b, a))))
         means, spreads = ways[:, :3].sum(axis=0), ways[:, 3:6].sum(axis=0) + 2 * _LEAST_VARIANCE
         d_prime = np.maximum(means / np.sqrt(spreads / 2), 0.05)
         touching = ways[:, 7].min() >= _FEWEST_NEAR
