@@ -228,7 +228,7 @@ k_min (Number): Smallest number that is considered when the number is chosen; 1 
 k_max (Number): Largest number that is considered when the number is chosen. It is that of ``hierarchy_``,
     too.
 grow (Number): Let a number that is chosen on crops of a large scene grow by textures that are rare in it:
-    parts of crops that look unlike most of what got their label, see :mod:`texseg.method.sampling`.
+    parts of crops that look unlike most of what got their label, see :mod:`texseg.method.clusters`.
     -- Let a number chosen on crops of a large scene grow by textures that are rare in it.
 random_state: Seed of the random starts.
 verbose: Show a progress bar with the phase and the time left while fitting, on a terminal or in a notebook.
