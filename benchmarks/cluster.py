@@ -47,6 +47,7 @@ from texseg.pixels.joining import joined_labels
 K = 5
 _OVERHEAD = 1e-3  # seconds, of a task in dask's scheduler and worker
 _SEEN = 4  # rows and columns of blocks that are really read
+_WRITTEN = 16  # rows of blocks that are really written
 
 
 class Task(NamedTuple):
@@ -159,7 +160,7 @@ def simulate(
     for place, own in names.items():
         strips.setdefault((place[0], place[1] // SHARD), []).append((place, own))
     side = plan.sides[0]
-    layout = Layout((_SEEN * side, SHARD * side), K, block=(side, SHARD))
+    layout = Layout((_WRITTEN * side, SHARD * side), K, block=(side, SHARD))
     path = store.new_maps(layout, [K, 255], request.preview)
     start = time.process_time()
     done = {}
@@ -168,7 +169,7 @@ def simulate(
         done[place] = finished(block, tuple(each.value for each in own), K)
     _, tally = write_side_by_side(done, BlockPlan(layout.shape, side, 0), store)
     a_block = (time.process_time() - start) / SHARD
-    for row in range(1, _SEEN):
+    for row in range(1, _WRITTEN):
         below = {(row, place[1]): own for place, own in done.items()}
         write_side_by_side(below, BlockPlan(layout.shape, side, 0), store)
     for own in strips.values():
@@ -181,7 +182,7 @@ def simulate(
     start = time.process_time()
     store.maps(request.preview)
     write_rows([path.with_name("written.zarr")], [], layout._replace(written=path))
-    levels = len(plan) / (_SEEN * SHARD) * (time.process_time() - start)
+    levels = len(plan) / (_WRITTEN * SHARD) * (time.process_time() - start)
     ideal = np.mean(seconds) * len(plan) / options.workers
     for n_workers in (1, options.workers):
         took = finish_time(run.tasks, n_workers, options.bandwidth)
