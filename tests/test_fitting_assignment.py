@@ -92,6 +92,16 @@ def test_potts_field_is_a_dense_gaussian_neighbourhood():
     np.testing.assert_allclose(field, 4.0 * gaussian_matrix((7, 10), 1.2) @ Q, atol=1e-12)
 
 
+def test_scores_and_earlier_posteriors_may_be_of_different_precision():
+    scores, rho = random_scores(7, N=70)
+    field = PottsField((7, 10), strength=4.0)
+    before = field(scores, 1.0, rho).posteriors
+    expected = field(scores, 1.0, rho, before).free_energy
+    for one, other in ((np.float32, np.float64), (np.float64, np.float32)):
+        found = field(scores.astype(one), 1.0, rho, before.astype(other))
+        assert found.free_energy == pytest.approx(expected, rel=1e-5)
+
+
 def test_potts_free_energy_against_the_dense_formula():
     scores, rho = random_scores(7, N=70)
     Q, F = PottsField((7, 10), strength=4.0, sigma=1.2)(scores, 0.6, rho)

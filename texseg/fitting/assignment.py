@@ -186,7 +186,7 @@ class PottsField:
         """Sweep from ``previous`` (if None, from the posteriors that ignore neighbours)."""
         presence = self._presence(row_weights, scores.dtype)
         local = scores.dtype.type(beta) * _planes(scores)
-        planes = soft_max_over(local.copy()) if previous is None else _planes(previous).copy()
+        planes = soft_max_over(local.copy()) if previous is None else _planes(previous).astype(local.dtype)
         *runs, K, N = planes.shape
         energies = np.empty((*runs, N), planes.dtype)
         field = partial(self._field, presence=presence)
