@@ -307,6 +307,12 @@ class TestOperations:
         self.do(session, {"kind": "mask", "image": 0, "keep": False, "points": square})
         assert not session.labels[0][:30, :30].any() and session.labels[0][40:, 40:].all()
 
+    def test_a_lasso_that_leaves_nothing_changes_nothing(self, session):
+        outside = [[-9, -9, 1], [-5, -9, 1], [-5, -5, 1]]
+        self.do(session, {"kind": "mask", "image": 0, "keep": True, "points": outside})
+        assert "no valid pixels" in session.said[-1][1] and not session.live
+        assert session.labels[0].all() and not session.left
+
     def test_merged_segments_stay_merged_with_other_parameters(self, session):
         self.do(session, {"kind": "fit", "values": {"n_segments": 4}})
         classes = [each["cls"] for each in session.classes()]

@@ -185,9 +185,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self) -> bytes:
         self._nonce, mine, session = secrets.token_urlsafe(16), files("texseg.cli"), self.server.session
-        html, style, script = (
-            mine.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
-        )
+        texts = (mine.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+        html, style, script = texts
         tools, panel = html.split("<!-- panel -->\n")
         about = {
             "images": [picture.name for picture in session.pictures],

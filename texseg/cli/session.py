@@ -318,16 +318,11 @@ class Session:
     def will_settle(self) -> bool:
         """Whether a new fit to the strokes on an image will replace a quick refit; of large ones, to save."""
         state = self.state
-        if (
-            state is None
-            or not state.strokes
-            or state.seeds is not None
-            or state.is_halved
-            or state.members[1:]
-        ):
+        if state is None or not state.strokes or state.seeds is not None:
             return False
         picture = self.pictures[state.members[0][0]]
-        return not picture.is_large and (bool(self._to_save) or math.prod(picture.shape) <= _LARGEST_BETWEEN)
+        may_settle = not (state.is_halved or state.members[1:] or picture.is_large)
+        return may_settle and (bool(self._to_save) or math.prod(picture.shape) <= _LARGEST_BETWEEN)
 
     def classes(self) -> list[dict[str, Any]]:
         """Classes that one can paint, in the order of the labels: those of segments, then those added."""
@@ -538,13 +533,17 @@ class Session:
             live = [each for each in self.live if each["kind"] not in ("name", "class")]
             self._is_filling = True
         ids = tuple(each["id"] for each in live)
-        self.left = {}
+        before, self.left = self.left, {}
         for each in (each for each in live if each["kind"] == "mask"):
             drawn = np.zeros(self.pictures[each["image"]].shape, np.uint8)
             cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
             left = (drawn > 0) == each["keep"]
             self.left[each["image"]] = left & self.left.get(each["image"], left)
-        state = self._state_of(live)
+        try:
+            state = self._state_of(live)
+        except BaseException:
+            self.left = before  # the labels stay as they are, and so do their masks
+            raise
         pixels = sum(math.prod(labels.shape) for labels in state.model._images())
         for old in [each for each in self._kept if each][: -max(2, _PIXELS_KEPT // max(1, pixels))]:
             del self._kept[old]
