@@ -65,7 +65,7 @@ class Divider:
             textures = _by_energy(textures)
             is_given = selection is None and len(textures.profiles) > 1
             is_of_textures = self.settings.model == "acm" and self.settings.smoothness > 0
-            if is_given and is_of_textures and len(self.crops) < FEWEST_CROPS:
+            if is_given and is_of_textures and (self.settings.n_axes > 2 or len(self.crops) < FEWEST_CROPS):
                 unlike = search.unlike(textures.profiles)
         by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
         if painted is not None:
@@ -94,13 +94,11 @@ class Divider:
         if taken:
             where = placed(*(self._place(search, cells)[0] for cells in taken))
             grown = f"; the number of segments grew from {k} to {number}, grow=False (--no-grow) keeps it"
-            warn(f"what is rare has a segment of its own: {where}{grown if number > k else ''}")
+            warn(f"what is rare at {where} has a segment of its own{grown if number > k else ''}")
         if left:
             where = placed(*(self._place(search, cells)[0] for cells in left))
-            warn(
-                f"unlike most of its segment: {where}: if that is another texture, try "
-                f"n_segments={number + 1} (-k {number + 1})"
-            )
+            remedy = f"if it is another texture, try n_segments={number + 1} (-k {number + 1})"
+            warn(f"what lies at {where} is unlike most of its segment; {remedy}")
         return found
 
     def _by_cue(self, by_texture: Division, n_classes: int | None) -> Division:
