@@ -17,6 +17,7 @@ from texseg.io.files import MalformedFileError, read_json
 from texseg.io.regions import printable_name
 from texseg.method.seeds import painted_cells
 from texseg.method.textures import MergedTextures
+from texseg.parameters import shown
 
 Labels = NDArray[np.int32] | Any
 """Of one image; a list of them of several. `Any` spares users of type checkers to rule out what they know."""
@@ -74,17 +75,17 @@ def checked_edits(values: Any) -> Edits:
         return values
     if not isinstance(values, Mapping) or not set(values) <= {"merge", "names"}:
         form = '{"merge": [[2, 5]], "names": {"2": "gland"}}'
-        raise ValueError(f"edits must be of the form {form}, got {values!r:.80}")
+        raise ValueError(f"edits must be of the form {form}, got {shown(values)}")
     groups, names = _checked_groups(values.get("merge", [])), values.get("names", {})
     if not isinstance(names, Mapping):
-        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {names!r:.80}')
+        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {shown(names)}')
     return Edits(groups, tuple(_checked_name(*pair) for pair in names.items()))
 
 
 def _checked_name(label: Any, name: Any) -> tuple[int, str]:
     text = str(label) if isinstance(label, (str, int, np.integer)) else ""
     if not text.isdecimal() or len(text) > 9 or not isinstance(name, str):
-        raise ValueError(f'names must be of the form {{"2": "gland"}}, got { {label: name}!r:.80}')
+        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {shown({label: name})}')
     return int(text), printable_name(name)
 
 
@@ -93,7 +94,7 @@ def _checked_groups(merge: Any) -> tuple[tuple[int, ...], ...]:
     are_groups = all(group and len(group) > 1 and all(map(_is_whole, group)) for group in groups)
     if _members(merge) is None or not are_groups:
         form = "groups of two labels or more, such as [(2, 5)]"
-        raise ValueError(f"merge must hold {form}, got {merge!r:.80}")
+        raise ValueError(f"merge must hold {form}, got {shown(merge)}")
     return tuple(tuple(map(int, group)) for group in groups if group)
 
 
@@ -134,7 +135,7 @@ def parse_merges(texts: Iterable[str]) -> Edits:
 def _check_labels(labels: Iterable[Any], n_segments: int) -> None:
     for label in labels:
         if not _is_whole(label) or not 1 <= label <= n_segments:
-            raise ValueError(f"label {label!r:.80} is not one of the segments, which are 1 to {n_segments}")
+            raise ValueError(f"label {shown(label)} is not one of the segments, which are 1 to {n_segments}")
 
 
 class Editable:
@@ -162,7 +163,7 @@ class Editable:
         Images predicted later are labelled in the same way, and a merged segment's probability is the sum of
         those of its parts, also in ``confidence_``.
 
-        Groups are, for example, ``[(2, 5)]``; a ValueError tells of unknown labels, and of those in two.
+        Groups are, for example, ``[(2, 5)]``; a ValueError says which labels are unknown, or in two groups.
 
         Examples
         --------
@@ -181,8 +182,9 @@ class Editable:
     def edit(self, edits: Edits | Mapping[str, Any] | str | os.PathLike[str]) -> Self:
         """Merge and name segments according to the edits made in a report, or a file of edits.
 
-        They are of the form ``{"merge": [[2, 5]], "names": {"2": "gland"}}``; all numbers are those before
-        the edit. Others, and those that do not fit the model, are a ValueError; of a file, an OSError.
+        Edits are ``{"merge": [[2, 5]], "names": {"2": "gland"}}``, also in a JSON file; all numbers are those
+        before the edit. A ValueError says that they have another form, or do not fit the model; an OSError,
+        that the file cannot be read, or holds no edits.
         """
         self._check_is_fitted()
         checked = read_edits(edits) if isinstance(edits, (str, os.PathLike)) else checked_edits(edits)
