@@ -38,15 +38,16 @@ def mosaic(
 ) -> Mosaic:
     """Compose a mosaic of textures with known truth.
 
-    `n_segments` textures are drawn without replacement, a random crop of each fills its region(s), and the
-    grey values inside each region are equalised by rank (`equalize_ranks`). In colour images the difference
-    of the colour from grey is kept, reduced only where it would leave the displayable range.
+    ``n_segments`` (K) of the textures are drawn without replacement, a random crop of each fills its
+    region(s), and the grey values inside each region are equalised by rank (`equalize_ranks`). In colour
+    images the difference of the colour from grey is kept, reduced only where it would leave the displayable
+    range. The same ``random_state`` gives the same mosaic.
 
     The textures, all grey (h, w) or all colour (h, w, 3), are of any real dtype (colour: whole numbers, or
     0 ... 1); one that is smaller than the mosaic is continued by its mirror image. Labels 1 ... K number the
-    drawn ones in their order. ``size`` is the side of a square, or (height, width), in pixels. ``layout`` is
-    'voronoi', one blob with bent borders for each texture; 'scattered', three cells with straight borders,
-    apart from each other; or 'grid', rectangles of equal area. Each texture covers at least .35 / K of it.
+    drawn ones in the order given. ``size`` is the side of a square, or (height, width), in pixels. Of each
+    texture, ``layout`` 'voronoi' makes one blob with bent borders, 'scattered' three cells with straight
+    borders, apart from each other, and 'grid' a rectangle of equal area. It covers at least .35 / K of all.
 
     Examples
     --------

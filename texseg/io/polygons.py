@@ -40,7 +40,7 @@ def write_polygons(
     """Write the connected regions to a GeoJSON file, as :func:`polygons` gives them, or to a GeoPackage.
 
     The file appears whole or not at all. A GeoPackage (``.gpkg``) has one layer, regions, and needs pyogrio.
-    All but ``path`` is as for :func:`polygons`.
+    All but ``path``, of text or path-like, is as for :func:`polygons`.
 
     Examples
     --------
@@ -67,8 +67,9 @@ def polygons(
     without a code they are converted to longitude and latitude if rasterio is installed. Otherwise they are
     pixels from the upper left corner, x to the right and y down, as QuPath expects.
 
-    ``labels`` (H, W) are whole numbers, 0 for no data, and ``names`` those of label 1, label 2 and so on
-    ("segment 1" where there is none). The mean ``confidence`` (H, W) of the pixels goes with each polygon.
+    ``labels`` (H, W) are whole numbers, 0 for no data (a TypeError or ValueError says that they are not);
+    ``names`` are those of label 1, label 2 and so on, "segment 1" where there is none. The mean of the
+    ``confidence`` of its pixels, real numbers (H, W), goes with each polygon.
     ``geo`` says where the pixels lie on the earth: the ``geo`` of what :func:`texseg.read_image` returns.
 
     The result is a GeoJSON FeatureCollection, one feature per region: ``geometry`` with the outer ring first

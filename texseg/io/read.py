@@ -532,8 +532,8 @@ def read_image(
     Returns
     -------
     Image
-        Pixels, mask and metadata. A file that is missing, truncated, corrupt or not an image is an
-        ImageReadError, one above `max_pixels` an ImageTooLargeError; a ValueError says that a file holds
+        Pixels, mask and metadata. An ImageReadError says that the file is missing, truncated, corrupt or
+        not an image; an ImageTooLargeError, that it exceeds `max_pixels`; a ValueError, that it holds
         several pages, complex numbers, a band without any data, or an array that is not an image.
 
     Examples

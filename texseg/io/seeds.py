@@ -122,7 +122,7 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
     if picture.mask is None and 2 * counts[commonest] > labels.size:
         ground = places == commonest
     if not ground.any():
-        remedy = "leave it 0 in a label image, transparent, or in one colour that covers more than half of it"
+        remedy = "leave it 0 in a label image, transparent, or in one colour on more than half of the image"
         raise UnsuitableImageError(f"no unpainted background found; {remedy}")
     looks = np.reshape(values if picture.colours is None else picture.colours[values - 1], (len(values), -1))
     looks = looks.astype(np.float64)

@@ -301,16 +301,16 @@ def write_labels(
 ) -> None:
     """Write a label image; the value of each pixel is its label.
 
-    The suffix of ``path`` decides: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for OME-Zarr. Labels
-    (0: no data) are (H, W), or (D, H, W) of a volume or the pages of a TIFF or ``.npy`` file. PNG files are
-    grey, with 8 bits (up to label 255) or 16 (up to 65535), TIFF files have 8, 16 or 32 bits: every library
-    reads these as numbers. (With a palette, most read colours.) The file appears whole or not at all.
+    The suffix of ``path`` decides: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for OME-Zarr.
+    Labels, whole numbers (0: no data), are (H, W), or (D, H, W) of a volume or of pages (TIFF, ``.npy``).
+    PNG files are grey, with 8 bits (up to label 255) or 16 (up to 65535), TIFF files have 8, 16 or 32 bits:
+    every library reads these as numbers, where most read a palette as colours. A file appears whole or never.
 
     ``geo`` is written as tags into a TIFF file, with 0 as the no-data value, or as a world file next to other
-    files. ``pixel_size``, as in ``read_image(path).pixel_size`` height, width, unit (and depth) of a pixel,
-    is for ImageJ and OME-Zarr. ``names`` of label 1, label 2 and so on, and colours, stand in
-    OME-Zarr itself, and next to a TIFF with names or a georeference, in ``.aux.xml``, which GDAL and QGIS
-    read. A TypeError or ValueError says that the array is not a label image, or does not fit into the format.
+    files. ``pixel_size`` is the height, width and unit (and depth) of a pixel, as ``read_image(path)`` gives
+    it, for ImageJ and OME-Zarr. ``names`` of label 1, label 2 and so on, and colours, stand in OME-Zarr
+    itself, and next to a TIFF with names or a georeference, in ``.aux.xml``, which GDAL and QGIS read. A
+    TypeError or ValueError says that the array is not a label image, or does not fit into the format.
 
     Examples
     --------
