@@ -112,7 +112,7 @@ def test_cells_are_counted_alike_where_they_are_cut_and_masked(packed, shape, sp
     np.testing.assert_array_equal(counted()[...], twin(counted)[...])
 
 
-@pytest.mark.parametrize("shape", [(40, 57), (6, 17, 23)])
+@pytest.mark.parametrize("shape", [(40, 57), (6, 17, 23), (4, 20, 1), (1, 9, 30)])
 def test_parts_are_numbered_alike(shape, twin):
     """Of images and volumes with many parts, some inside others, and places without data."""
     labels = np.random.default_rng(0).integers(-1, 3, shape).astype(np.int32)

@@ -120,18 +120,17 @@ def connected_parts(labels: NDArray[np.integer]) -> Parts:
     if kernels is None:
         from skimage.measure import label
 
-        places = np.asarray(label(labels + 1, background=0, connectivity=1), np.int32)
-        sizes = np.bincount(places.ravel())
-    else:
-        places, ends = np.empty(labels.shape, np.int32), np.ones(4, np.int64)  # of axes; number of parts
-        ends[3 - labels.ndim : 3] = labels.shape
-        kernels.number_parts(labels, places, ends)
-        sizes = np.zeros(int(ends[3]) + 1, np.intp)
-    first, own = np.full(len(sizes), -1), np.full(len(sizes), -1, np.int32)
-    if kernels is None:
-        first[places.ravel()[::-1]] = np.arange(places.size)[::-1]  # the last one written stays
+        found = label(labels + 1, background=0, connectivity=1)  # of volumes, in an order of its own
+        first = np.full(int(found.max(initial=0)) + 1, -1)
+        first[found.ravel()[::-1]] = np.arange(found.size)[::-1]  # the last one written stays
         first[0] = -1
-        own[1:] = labels.ravel()[first[1:]]
-    else:
-        kernels.describe_parts(labels, places, sizes, first, own)
+        places = np.argsort(np.argsort(first)).astype(np.int32)[found]
+        first, sizes = np.sort(first), np.bincount(places.ravel(), minlength=len(first))
+        return Parts(places, sizes, np.append(np.int32(-1), labels.ravel()[first[1:]]), first)
+    places, ends = np.empty(labels.shape, np.int32), np.ones(4, np.int64)  # of axes; number of parts
+    ends[3 - labels.ndim : 3] = labels.shape
+    kernels.number_parts(labels, places, ends)
+    sizes = np.zeros(int(ends[3]) + 1, np.intp)
+    first, own = np.full(len(sizes), -1), np.full(len(sizes), -1, np.int32)
+    kernels.describe_parts(labels, places, sizes, first, own)
     return Parts(places, sizes, own, first)
