@@ -132,7 +132,7 @@ function editsNow() {      // a command is run again, and edits the labels of th
   const again = content.command.length > 0, shown = segmentsNow();
   const fitted = labels => labels.flatMap(label => again ? content.members[label] || [] : [label]).sort((a, b) => a - b);
   const groups = shown.map(segment => fitted(segment.members)), names = {};
-  shown.forEach((segment, i) => { if (segment.name) names[groups[i][0]] = segment.name; });
+  shown.forEach((segment, i) => { if (segment.name && groups[i].length) names[groups[i][0]] = segment.name; });
   return { merge: groups.filter(group => group.length > 1), names };
 }
 
