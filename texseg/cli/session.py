@@ -551,19 +551,23 @@ class Session:
 
     def _state_of(self, live: Sequence[Operation]) -> Painted:
         """Return what operations amount to; strokes in a row are learned at once."""
-        ids, n = tuple(each["id"] for each in live), len(live) - 1
-        if not live and () not in self._kept:
-            self._kept[()] = self._first(self.parameters)
-        if ids not in self._kept:
+        ids, ends, n = tuple(each["id"] for each in live), [], len(live)
+        while n and ids[:n] not in self._kept:
+            ends.append(n)
+            n -= 1
             if live[n]["kind"] not in ("merge", "split"):  # these need what was learned before them
                 while n and live[n - 1]["kind"] == "stroke" and ids[:n] not in self._kept:
                     n -= 1
+        if not n and () not in self._kept:
+            self._kept[()] = self._first(self.parameters)
+        for end in reversed(ends):
             try:
-                self._kept[ids] = self._after(self._state_of(live[:n]), live)
+                self._kept[ids[:end]] = self._after(self._kept[ids[:n]], live[:end])
             except (ValueError, TypeError) as error:
-                self._broken.add(ids[-1])
+                self._broken.add(ids[end - 1])
                 self.tell(str(error))
                 raise CancelledError from None
+            n = end
         return self._kept[ids]
 
     def _publish(self, ids: tuple[int, ...], state: Painted) -> None:
