@@ -11,6 +11,8 @@ References
 .. [4] C. Guo et al., "On calibration of modern neural networks", ICML 2017.
 """
 
+from __future__ import annotations
+
 import itertools
 from typing import NamedTuple
 

@@ -492,11 +492,11 @@ def _nested(
 
 @takes_parameters
 def segment(
-    image: ArrayLike,
+    image: "ArrayLike",
     n_segments: int | None = None,
     *,
-    mask: ArrayLike | None = None,
-    seeds: ArrayLike | None = None,
+    mask: "ArrayLike | None" = None,
+    seeds: "ArrayLike | None" = None,
     **parameters: Unpack[Parameters],
 ) -> NDArray[np.int32]:
     """Divide an image by its textures: the labels of a fitted :class:`texseg.TextureSegmenter`.

@@ -30,7 +30,7 @@ class Mosaic(NamedTuple):
 
 
 def mosaic(
-    textures: Sequence[ArrayLike],
+    textures: "Sequence[ArrayLike]",
     n_segments: int,
     size: int | tuple[int, int] = 512,
     layout: str = "voronoi",
@@ -97,7 +97,7 @@ def example(size: int = 320, random_state: int = 0) -> Mosaic:
     return mosaic([weave, *blurred, noise[4]], 5, size, random_state=random_state)
 
 
-def volume(textures: Sequence[ArrayLike], random_state: int | None = 0) -> Mosaic:
+def volume(textures: "Sequence[ArrayLike]", random_state: int | None = 0) -> Mosaic:
     """Compose a solid mosaic of volumes of one shape: one bent Voronoi cell for each, equalised by rank.
 
     >>> image, truth = volume([solid("fibres", 32, direction=(1, 0, 0)), solid("foam", 32)])
@@ -167,7 +167,7 @@ def _field(shape: tuple[int, ...], scale: float, along: NDArray, rng: np.random.
 
 
 def equalize_ranks(
-    values: ArrayLike, region: ArrayLike | None = None, random_state: int | np.random.Generator | None = 0
+    values: "ArrayLike", region: "ArrayLike | None" = None, random_state: int | np.random.Generator | None = 0
 ) -> NDArray[np.float64]:
     """Replace grey values, of two or three axes, by their ranks, which spread evenly over 0 ... 1.
 
@@ -189,7 +189,7 @@ def equalize_ranks(
     return (ranks + 0.5) / n
 
 
-def _check_textures(textures: Sequence[ArrayLike]) -> list[NDArray]:
+def _check_textures(textures: "Sequence[ArrayLike]") -> list[NDArray]:
     if not np.iterable(textures):
         raise TypeError(f"textures of mosaic must be a sequence of arrays, got {textures!r:.80}")
     checked = [np.asarray(texture) for texture in textures]
@@ -248,10 +248,9 @@ def _draw_layout(
         numbers = range(1, n_segments + 1 if layout == "voronoi" else 1)  # textures that must be one blob
         if all(ndimage.label(cells == label)[1] == 1 for label in numbers):
             return cells.astype(np.int32)
-    size = (
-        f"{' x '.join(map(str, shape))} pixels after {MAX_TRIES} tries; use a larger size or fewer segments"
-    )
-    raise ValueError(f"no {layout} layout of {n_segments} segments fits into {size}")
+    size = f"{' x '.join(map(str, shape))} pixels after {MAX_TRIES} tries"
+    remedy = "use a larger size or fewer segments"
+    raise ValueError(f"no {layout} layout of {n_segments} segments fits into {size}; {remedy}")
 
 
 def _draw_voronoi(n_segments: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.intp]:

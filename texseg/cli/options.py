@@ -62,10 +62,8 @@ class Measured(NamedTuple):
 
         by = relative_size(PixelSize(1.0, 1.0, self.unit), size, rounded=False)
         if by is None:
-            needs = (
-                "needs the size of a pixel in such a unit, which the file does not state; pass --pixel-size"
-            )
-            raise ValueError(f"--{name.replace('_', '-')} in {self.unit} {needs}")
+            needs = "needs the size of a pixel in such a unit, which the file does not state"
+            raise ValueError(f"--{name.replace('_', '-')} in {self.unit} {needs}; pass --pixel-size")
         if self.power == 2:
             area = self.values[0] * by[0] * by[1]
             return PARAMETERS[name].checked(round(area) if math.isfinite(area) else area)

@@ -673,9 +673,8 @@ def rasterised(
     for stroke in strokes:
         if stroke["image"] == image and (label := {0: 0, **label_of}.get(stroke["cls"])) is not None:
             places = [(math.floor(x) - left, math.floor(y) - top) for x, y, _ in stroke["points"]]
-            for start, end, (_, _, width) in zip(
-                [places[0], *places], places, stroke["points"], strict=False
-            ):
+            pairs = zip([places[0], *places], places, stroke["points"], strict=False)
+            for start, end, (_, _, width) in pairs:
                 cv2.line(drawn, start, end, label, max(1, round(width)))
     return drawn.astype(np.int32)
 

@@ -42,7 +42,7 @@ def size_in_words(shape: Sequence[int]) -> str:
     return " x ".join(map(str, (shape[-1], shape[-2], *shape[:-2])))
 
 
-def to_rgb(image: ArrayLike, mask: NDArray[np.bool_] | None = None, n_axes: int = 2) -> NDArray[np.uint8]:
+def to_rgb(image: "ArrayLike", mask: NDArray[np.bool_] | None = None, n_axes: int = 2) -> NDArray[np.uint8]:
     """Picture (H, W, 3) of an image (H, W) or (H, W, C), stretched between percentiles of valid pixels.
 
     Of a volume, with three axes, it shows the orthogonal cuts.

@@ -118,7 +118,7 @@ class Retrieval:
 
     # ---- rows
 
-    def search(self, query: str | Sequence[str] | ArrayLike, n: int = 10) -> list[Match]:
+    def search(self, query: "str | Sequence[str] | ArrayLike", n: int = 10) -> list[Match]:
         """Find the ``n`` most probable rows for a query, the best first.
 
         ``query`` is a word, a string to be split at white space, a sequence of words, of which unknown ones
@@ -127,7 +127,7 @@ class Retrieval:
         """
         return self._matches(self.row_probabilities(query), n)
 
-    def row_probabilities(self, query: str | Sequence[str] | ArrayLike) -> Floats:
+    def row_probabilities(self, query: "str | Sequence[str] | ArrayLike") -> Floats:
         """Compute ``p(i | query)`` of every row, shape (N,); see `search`."""
         asked = self._asked(query)
         columns = np.flatnonzero(asked)
@@ -166,7 +166,7 @@ class Retrieval:
         below = self.node_shares if tree is None else self._model.row_posteriors_ @ tree.membership
         return normalise(np.asarray((self._counts.T @ below).T))
 
-    def responsibility(self, query: str | Sequence[str] | ArrayLike) -> Floats:
+    def responsibility(self, query: "str | Sequence[str] | ArrayLike") -> Floats:
         """Where in the tree a word is used: ``p(v | word)`` (V,), sum 1; of several words, the mean."""
         asked = self._asked(query)
         columns = np.flatnonzero(asked)
@@ -203,7 +203,7 @@ class Retrieval:
         children = np.flatnonzero(tree.parents == node).tolist()
         return View(node, level, parent, children, n_rows, self.words_of(node, n_words))
 
-    def walk(self, query: str | Sequence[str] | ArrayLike, n_words: int = 5) -> list[View]:
+    def walk(self, query: "str | Sequence[str] | ArrayLike", n_words: int = 5) -> list[View]:
         """Go from the root to a leaf, at each node to the child with the most probable rows below it."""
         tree = self._tree()
         below = self.row_probabilities(query) @ self._model.row_posteriors_ @ tree.membership
@@ -214,7 +214,7 @@ class Retrieval:
 
     # ---- inside
 
-    def _asked(self, query: str | Sequence[str] | ArrayLike) -> Floats:
+    def _asked(self, query: "str | Sequence[str] | ArrayLike") -> Floats:
         """How often each column is requested, (M,)."""
         if isinstance(query, str):
             query = [query] if query in self._column else query.split()

@@ -68,12 +68,12 @@ def part_of(name: str) -> str:
 
 def write_report(
     model: Any,
-    image: ArrayLike,
+    image: "ArrayLike",
     path: str | os.PathLike[str],
     *,
-    mask: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    confidence: ArrayLike | None = None,
+    mask: "ArrayLike | None" = None,
+    labels: "ArrayLike | None" = None,
+    confidence: "ArrayLike | None" = None,
     names: Sequence[str] = (),
     title: str | None = None,
     source: str | os.PathLike[str] | None = None,
@@ -252,7 +252,7 @@ def write_index(
 
 
 def _segmentation(
-    model: Any, labels: ArrayLike | None, confidence: ArrayLike | None, shape: tuple[int, ...]
+    model: Any, labels: "ArrayLike | None", confidence: "ArrayLike | None", shape: tuple[int, ...]
 ) -> tuple[NDArray[np.integer], NDArray[np.floating] | None, Any | None]:
     hierarchy = None
     if labels is None:
