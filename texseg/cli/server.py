@@ -63,7 +63,7 @@ class Server(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise OSError(f"port {port}: {reason}; choose another with --port, or leave it out") from None
+            raise OSError(f"port {port}: {reason}; choose another with --port, or omit it") from None
         self.session, self.kinds, self.token = session, kinds, secrets.token_urlsafe(32)
         self.hosts = f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
         self.address = f"http://{self.hosts[0]}/?token={self.token}"
