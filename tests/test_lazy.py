@@ -37,6 +37,15 @@ def test_dask_arrays_have_the_labels_of_the_whole(image, model):
     assert np.mean(found == model.labels_) > 0.9999
 
 
+def test_nothing_is_read_before_it_is_asked_for(model):
+    def read():
+        raise AssertionError("read too early")
+
+    lazy = model.predict(da.from_delayed(dask.delayed(read)(), (200, 300), float))
+    with pytest.raises(AssertionError, match="read too early"):
+        lazy.compute(scheduler="sync")
+
+
 def test_bands_and_masks_are_lazy_too(image):
     colour = np.stack([image, image[::-1], image])
     mask = np.ones(image.shape, bool)

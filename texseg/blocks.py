@@ -415,7 +415,8 @@ def label_array(
         for place, reading in readings.items()
     ]
     nested = np.empty(len(found), object)
-    nested[:] = found
+    for number, block in enumerate(found):  # at once, NumPy would compute blocks of equal shape
+        nested[number] = block
     labels = da.block(nested.reshape(blocks.grid).tolist())
     if not hasattr(image, "isel"):
         return labels
