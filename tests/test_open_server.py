@@ -378,6 +378,21 @@ def test_strokes_are_kept_as_they_are_made_and_offered_again(tmp_path):
     assert len(kept["operations"]) == 2
 
 
+def test_a_lasso_of_an_earlier_session_can_be_undone(tmp_path):
+    square = [[0, 0, 1], [30, 0, 1], [30, 30, 1], [0, 30, 1]]
+    mask = {"kind": "mask", "image": 0, "keep": False, "points": square, "id": 1}
+    (tmp_path / "strokes").mkdir()
+    about = {"images": [["image 0", *SHAPE]], "operations": [mask]}
+    (tmp_path / "strokes" / "image.json").write_text(json.dumps(about))
+    with served(tmp_path, n_segments=2) as server:
+        session = server.session
+        settle(session)
+        assert session.operations and not session.labels[0][:30, :30].any()
+        session.undo("a")
+        settle(session)
+        assert session.labels[0].all() and not session.left
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 def test_a_pipe_in_place_of_the_strokes_does_not_hang(tmp_path):
     (tmp_path / "strokes").mkdir()

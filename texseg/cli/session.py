@@ -532,22 +532,26 @@ class Session:
         with self.changed:
             live = [each for each in self.live if each["kind"] not in ("name", "class")]
             self._is_filling = True
-        ids = tuple(each["id"] for each in live)
-        before, self.left = self.left, {}
-        for each in (each for each in live if each["kind"] == "mask"):
-            drawn = np.zeros(self.pictures[each["image"]].shape, np.uint8)
-            cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
-            left = (drawn > 0) == each["keep"]
-            self.left[each["image"]] = left & self.left.get(each["image"], left)
+        ids, before = tuple(each["id"] for each in live), self.left
         try:
             state = self._state_of(live)
         except BaseException:
             self.left = before  # the labels stay as they are, and so do their masks
             raise
+        self._mask(live)
         pixels = sum(math.prod(labels.shape) for labels in state.model._images())
         for old in [each for each in self._kept if each][: -max(2, _PIXELS_KEPT // max(1, pixels))]:
             del self._kept[old]
         self._publish(ids, state)
+
+    def _mask(self, live: Sequence[Operation]) -> None:
+        """Find what the lassos among some operations leave."""
+        self.left = {}
+        for each in (each for each in live if each["kind"] == "mask"):
+            drawn = np.zeros(self.pictures[each["image"]].shape, np.uint8)
+            cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
+            left = (drawn > 0) == each["keep"]
+            self.left[each["image"]] = left & self.left.get(each["image"], left)
 
     def _state_of(self, live: Sequence[Operation]) -> Painted:
         """Return what operations amount to; strokes in a row are learned at once."""
@@ -559,8 +563,10 @@ class Session:
                 while n and live[n - 1]["kind"] == "stroke" and ids[:n] not in self._kept:
                     n -= 1
         if not n and () not in self._kept:
+            self._mask(())
             self._kept[()] = self._first(self.parameters)
         for end in reversed(ends):
+            self._mask(live[:end])
             try:
                 self._kept[ids[:end]] = self._after(self._kept[ids[:n]], live[:end])
             except (ValueError, TypeError) as error:
