@@ -107,9 +107,8 @@ class Page:
         for labels, confidence in self.rows or [(self.labels, self.confidence)]:
             height = len(labels) if self.rows is None else _ROWS
             for top in range(0, len(labels) if tallied is None else 0, height):
-                part, sure = np.asarray(labels[top : top + height]), None
-                if confidence is not None:
-                    sure = np.asarray(confidence[top : top + height])
+                part = np.asarray(labels[top : top + height])
+                sure = None if confidence is None else np.asarray(confidence[top : top + height])
                 self.numbers = self.tally.add(part, sure)
                 if self.outlines is not None:
                     self.outlines.add(part, self.numbers)

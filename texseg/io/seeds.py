@@ -137,9 +137,8 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
     kept = _pure(looks, counts, broad, unpainted)
     if len(kept) > _MOST_UNPAINTED and not (picture.colours is None and count_up(values[kept])):
         remedy = f"{_HARD}, one colour a class, and a format without losses such as PNG"
-        raise UnsuitableImageError(
-            f"{np.count_nonzero(counts)} different colours are too many for strokes; {remedy}"
-        )
+        many = f"{np.count_nonzero(counts)} different colours are too many for strokes"
+        raise UnsuitableImageError(f"{many}; {remedy}")
     means = [f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)]
     # what is nearly pure belongs to a stroke, and what is nearly unpainted to none
     far = np.linalg.norm(looks[:, None] - looks[kept], axis=2)

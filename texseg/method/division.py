@@ -121,10 +121,8 @@ class Divider:
             return
         where = placed(window) + (f" of image {index}" if len(search.grids) > 1 and not self.crops else "")
         share = float(search.cells.sizes @ unlike) / float(search.cells.sizes.sum())
-        warn(
-            f"{share:.1%} of the image may be one more segment, most of it at {where}: try "
-            f"n_segments={number} (-k {number}), or paint a seed there"
-        )
+        remedy = f"try n_segments={number} (-k {number}), or paint a seed there"
+        warn(f"{share:.1%} of the image may be one more segment, most of it at {where}: {remedy}")
 
     def _place(self, search: Search, marked: NDArray[np.bool_]) -> tuple[Window, int, int]:
         """Where the largest part of some cells (N,) lies, how many cells it has, and in which image it is."""

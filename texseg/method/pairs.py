@@ -41,11 +41,9 @@ from texseg.threads import kernels, side_by_side
 Floats = NDArray[np.floating]
 
 PAIR_EVIDENCE = tuple(
-    "distance|separation|linked separation|contrast|smaller|larger|share|windows|number|contact|"
-    "outline|common|first channel|third channel|median channel|mean channel|channels above 1|"
-    "channels above 2|nats|weaker side|stronger side|in larger windows|dependence|wrong|step|touching".split(
-        "|"
-    )
+    "distance|separation|linked separation|contrast|smaller|larger|share|windows|number|contact|outline|"
+    "common|first channel|third channel|median channel|mean channel|channels above 1|channels above 2|"
+    "nats|weaker side|stronger side|in larger windows|dependence|wrong|step|touching".split("|")
 )
 """What is measured of a pair of clusters; logarithms, except for shares and "step"."""
 _CONTEXT = ("leap", "leap of linked", "next", "largest contrast")
