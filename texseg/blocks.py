@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, shown_by, split_planes
 from texseg.channels.rescale import mismatch
-from texseg.counts.axes import connected_parts, of_each, shortened
+from texseg.counts.axes import largest_part, of_each, shortened
 from texseg.counts.grid import sides_along
 from texseg.counts.sites import WINDOW_STEP
 from texseg.io.regions import Tally
@@ -221,7 +221,7 @@ def read_block(
             step = WINDOW_STEP if request.unknown else _LOOKED_AT
             novel = textures.novelty(scene, step)[inside].copy() if is_wanted else None
     preview = _reduced(pixels[inside], request.preview) if request.preview else None
-    largest = _largest_part(novel, origin) if request.finds_novelty and novel is not None else None
+    largest = _largest_place(novel, origin) if request.finds_novelty and novel is not None else None
     novel = novel if request.unknown else None
     reading = reading._replace(novel=novel, preview=preview, largest_novel=largest, places=None)
     if not request.confidence:
@@ -478,12 +478,11 @@ def crops_of(
     return crops, [valid for _, valid in read], sample
 
 
-def _largest_part(marked: NDArray[np.bool_], origin: Sequence[int]) -> NDArray[np.integer]:
+def _largest_place(marked: NDArray[np.bool_], origin: Sequence[int]) -> NDArray[np.integer]:
     """Pixels of the largest part, and its rows and columns: (5,)."""
-    parts = connected_parts(np.where(marked, 0, -1).astype(np.int32))
-    if len(parts.sizes) == 1:
+    where = np.nonzero(largest_part(marked))
+    if not len(where[0]):
         return np.zeros(1 + 2 * marked.ndim, np.intp)
-    where = np.nonzero(parts.places == 1 + parts.sizes[1:].argmax())
     ends = [end + at for own, at in zip(where, origin, strict=True) for end in (own.min(), own.max() + 1)]
     return np.array([len(where[0]), *ends])
 

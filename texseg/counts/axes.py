@@ -134,3 +134,9 @@ def connected_parts(labels: NDArray[np.integer]) -> Parts:
     first, own = np.full(len(sizes), -1), np.full(len(sizes), -1, np.int32)
     kernels.describe_parts(labels, places, sizes, first, own)
     return Parts(places, sizes, own, first)
+
+
+def largest_part(marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Tell which sites are in the largest part of the marked ones; of equal parts, in the first."""
+    parts = connected_parts(marked.astype(np.int32) - 1)
+    return parts.places == 1 + np.append(parts.sizes[1:], 0).argmax()

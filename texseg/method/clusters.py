@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
-from texseg.counts.axes import connected_parts
+from texseg.counts.axes import largest_part
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
@@ -182,7 +182,7 @@ class Search:
                     break
             marked = np.zeros(len(labels), bool)
             marked[own] = apart ^ (apart.mean() > _HALF)
-            largest = marked & np.concatenate([_largest_part(each).ravel() for each in every.pieces(marked)])
+            largest = np.concatenate([largest_part(each).ravel() for each in every.pieces(marked)])
             here = places[largest & (image == np.bincount(image[largest], minlength=1).argmax())]
             if len(here) >= _FEWEST_APART:
                 is_near = (places >= here.min(axis=0) - reach) & (places <= here.max(axis=0) + reach)
@@ -392,11 +392,6 @@ class Search:
             if state.converged and state.beta >= self.beta and len(state.params.profiles) == K:
                 break
         return state.params.profiles, records
-
-
-def _largest_part(marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    parts = connected_parts(np.where(marked, 0, -1).astype(np.int32))
-    return parts.places == 1 + np.append(parts.sizes[1:], 0).argmax()
 
 
 def _odds_of(tree: MergeTree | None) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
-from texseg.counts.axes import connected_parts
+from texseg.counts.axes import largest_part
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
 from texseg.method.cues import EXACT, are_flat, measured, odds_of_values
@@ -130,8 +130,7 @@ class Divider:
         parts = np.split(marked, np.cumsum([grid.n_cells for grid in grids])[:-1])
         index = int(np.argmax([part.sum() for part in parts]))
         grid = grids[index]
-        pieces = connected_parts(np.where(parts[index].reshape(grid.shape), 0, -1).astype(np.int32))
-        places = np.nonzero(pieces.places == 1 + np.argmax(pieces.sizes[1:]))
+        places = np.nonzero(largest_part(parts[index].reshape(grid.shape)))
         starts = [axis.start for axis in self.crops[index]] if self.crops else [0] * len(places)
         spans = zip(starts, places, grid.sides, grid.image_shape, strict=True)
         window = tuple(
