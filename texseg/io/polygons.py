@@ -22,11 +22,8 @@ Ring = NDArray[np.int64]
 
 _LONGITUDE_LATITUDE = 4326  # what GeoJSON means unless it says otherwise
 _WKB_POLYGON = 3
-_STEPS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # (row, column) of one edge: right, down, left, up
-_FIRST_CORNERS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])  # where the edge of that side of a pixel begins
-_EDGES_AT_ONCE = 2**20  # linked to rings, unless a single region has more; each takes some 250 bytes then
+_FIRST_CORNERS = (0, 0), (0, 1), (1, 1), (1, 0)  # (row, column) where the edge of that side of a pixel begins
 _FIELDS = dict(label=int, name=object, pixels=int, area=float, unit=object, mean_confidence=float)
-_TURNS = (1, 0, -1)  # the last one that fits wins: left before straight on before right
 
 
 def write_polygons(
@@ -174,10 +171,10 @@ class Outlines:
     """Outlines of regions of an image that arrives in rows; a hole that touches the outer ring stays one."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
-        self._corners = shape[0] + 1, shape[1] + 1
+        self._width, self._n_corners = shape[1] + 1, (shape[0] + 1) * (shape[1] + 1)
         self._top = 0
         self._above = np.zeros((1, shape[1]), np.int64), np.zeros((1, shape[1]), np.int64)
-        self._keys: list[NDArray[np.int64]] = []
+        self._keys: list[NDArray[np.int64]] = []  # of edges: direction, and the corner where they begin
         self._owners: list[NDArray[np.int64]] = []
 
     def add(self, labels: NDArray[np.integer], numbers: NDArray[np.integer]) -> None:
@@ -190,71 +187,38 @@ class Outlines:
         for side, (differ, first) in enumerate(sides):
             rows, columns = np.nonzero(differ & (labels[first : first + len(here)] != 0))
             down, across = _FIRST_CORNERS[side]
-            self._keys.append(self._key(side, rows + (first + self._top - 1 + down), columns + across))
+            corners = (rows + (first + self._top - 1 + down)) * self._width + columns + across
+            self._keys.append(side * self._n_corners + corners.astype(np.int64))
             self._owners.append(numbers[rows + first, columns].astype(np.int64))
         self._top += len(here)
         self._above = labels[-1:].astype(np.int64), numbers[-1:].astype(np.int64)
 
-    def _key(self, side: Any, rows: NDArray, columns: NDArray) -> NDArray[np.int64]:
-        height, width = self._corners
-        return (side * height + rows).astype(np.int64) * width + columns
-
     def rings(self, region_of: NDArray[np.integer]) -> Iterator[tuple[int, list[Ring]]]:
         """Yield each region and its rings of corners (column, row), the outer one first and clockwise."""
-        width = self._corners[1] - 1
-        self.add(np.zeros((1, width), np.int64), np.zeros((1, width), np.int64))
+        self.add(*np.zeros((2, 1, self._width - 1), np.int64))
         keys, owners = np.concatenate(self._keys), region_of[np.concatenate(self._owners)]
         self._keys, self._owners = [], []
-        order = np.argsort(owners, kind="stable")
+        order = np.lexsort((keys, owners))
         keys, owners = keys[order], owners[order]
-        del order
         begins = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
-        first = 0
-        for end in [*begins[1:], len(keys)] if begins else ():
-            if end - first >= _EDGES_AT_ONCE or end == len(keys):  # whole regions
-                yield from self._linked(keys[first:end], owners[first:end])
-                first = end
+        for first, end in itertools.pairwise([*begins, len(keys)]):
+            yield int(owners[first]), self._linked(keys[first:end].tolist())
 
-    def _linked(self, keys: NDArray[np.int64], owners: NDArray) -> Iterator[tuple[int, list[Ring]]]:
-        """Yield the rings of every region, from all its edges."""
-        order = np.argsort(keys)
-        keys, owners = keys[order], owners[order]
-        directions, corner = np.divmod(keys, self._corners[0] * self._corners[1])
-        starts = np.stack(np.divmod(corner, self._corners[1]), axis=1)
-        ends = starts + _STEPS[directions]
-        following = np.full(len(keys), -1)
-        for turn in _TURNS:
-            wanted = self._key((directions + turn) % 4, ends[:, 0], ends[:, 1])
-            candidate = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-            fits = (keys[candidate] == wanted) & (owners[candidate] == owners)
-            following[fits] = candidate[fits]
-        order, firsts = _cycles(following)
-        starts, directions, owners = starts[order], directions[order], owners[order[firsts]]
-        before = np.arange(len(order)) - 1
-        before[firsts] = np.append(firsts[1:], len(order)) - 1
-        turns = directions != directions[before]
-        ends = np.cumsum(np.add.reduceat(turns, firsts, dtype=np.intp))
-        rings = np.split(starts[turns][:, ::-1], ends[:-1])
-        (y, x), (along_y, along_x) = starts.T, _STEPS[directions].T
-        areas = np.add.reduceat(x * along_y - y * along_x, firsts)  # twice those of rings; of holes negative
-        sorting = np.lexsort((-areas, owners)).tolist()
-        for region, of_region in itertools.groupby(sorting, owners.tolist().__getitem__):
-            yield region, [rings[ring] for ring in of_region]
-
-
-def _cycles(following: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Order the elements of a permutation cycle by cycle, and tell where each cycle begins in that order."""
-    successor = following.tolist()
-    seen = bytearray(len(successor))
-    order: list[int] = []
-    firsts = []
-    for first in range(len(successor)):
-        if seen[first]:
-            continue
-        firsts.append(len(order))
-        edge = first
-        while not seen[edge]:
-            seen[edge] = 1
-            order.append(edge)
-            edge = successor[edge]
-    return np.array(order, np.intp), np.array(firsts, np.intp)
+    def _linked(self, edges: list[int]) -> list[Ring]:
+        """Link the edges of a region, ascending, to rings; the first is an upper one of the outer ring."""
+        left, rings, steps = set(edges), [], (1, self._width, -1, -self._width)
+        for first in edges:
+            edge, ring = first, list[int]()
+            while first in left:
+                side, corner = divmod(edge, self._n_corners)
+                end = corner + steps[side]
+                for turn in (-1, 0, 1):  # left before straight on before right
+                    edge = (side + turn) % 4 * self._n_corners + end
+                    if edge in left:
+                        break
+                left.remove(edge)
+                if turn:
+                    ring.append(end)
+            if ring:
+                rings.append(np.stack(np.divmod(np.roll(ring, 1), self._width)[::-1], axis=1))
+        return rings
