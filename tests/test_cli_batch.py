@@ -577,7 +577,8 @@ class TestProcesses:
 
     def test_what_was_finished_when_a_process_died_is_kept(self, tmp_path, monkeypatch):
         items = [Input(tmp_path / f"{i}.png", PurePath(str(i))) for i in range(4)]
-        monkeypatch.setattr(batch, "_pool", lambda n_processes, n_threads: _PoolThatBreaks())
+        pool = _PoolThatBreaks()
+        monkeypatch.setattr(batch, "_pool", lambda n_threads: pool)
         outcomes = list(run(items, Work(ReadOptions(), Writing(tmp_path)), n_jobs=2))
         assert sorted(outcome.input.stem for outcome in outcomes) == ["0", "1", "2", "3"]
 

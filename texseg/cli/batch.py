@@ -1,6 +1,5 @@
 """Many images, one after the other or side by side, and what is said; one's failure affects no other."""
 
-import contextlib
 import json
 import math
 import os
@@ -9,9 +8,8 @@ import sys
 import threading
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -38,7 +36,6 @@ T = TypeVar("T")
 _OF_IMAGES = ("labels_", "_confidence", "_parts", "_division", "_hierarchy")  # that were fitted
 _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
-_PENDING_PER_JOB = 2
 _INDEX = "texseg_reports.html"
 _STATUSES = ("done", "failed", "skipped")
 _RESULT = ("n_segments", "probability", "others", "single_texture", "mean_confidence", "height", "width")
@@ -203,55 +200,51 @@ def _with_crew(n_jobs: int | None, function: Callable[..., T], *arguments: Any) 
 
 
 def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[Outcome, None, None]:
+    """Give each image to one of several processes; one that crashes takes no other image along."""
     n_processes = min(n_jobs, len(items))
     n_threads = n_jobs // n_processes
-    todo = deque(items)
-    while todo:
-        begun: dict[Future[Outcome], Input] = {}
+    try:
+        pools = [_pool(n_threads) for _ in range(n_processes)]
+    except (OSError, ImportError, NotImplementedError) as error:  # as without a writable /dev/shm
+        say(f"note: processing images one after the other, in one process ({reason_of(error)})", err=True)
+        yield from (_with_crew(n_jobs, process, item, work) for item in items)
+        return
+
+    def in_a_process(item: Input) -> Outcome:
+        pool = pools.pop()
         try:
-            pool = _pool(n_processes, n_threads)
-        except (OSError, ImportError, NotImplementedError) as error:  # as without a writable /dev/shm
-            say(f"note: processing images one after the other, in one process ({reason_of(error)})", err=True)
-            yield from (_with_crew(n_jobs, process, item, work) for item in todo)
-            return
-        try:
-            yield from _outcomes(pool, todo, begun, work, n_threads, _PENDING_PER_JOB * n_processes)
-        except BrokenExecutor:  # one of those running crashed its process
-            pool.shutdown(wait=False, cancel_futures=True)
-        except BaseException:
-            _end_workers({work.writing.folder / item.name.parent for item in items})
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        else:
+            return pool.submit(_with_crew, n_threads, process, item, work).result()
+        except BrokenExecutor:
+            pool = _pool(n_threads)
+            return Outcome(item.path, "failed", _CRASHED)
+        finally:
+            pools.append(pool)
+
+    threads = ThreadPoolExecutor(n_processes, initializer=_be_unheard_by_workers)
+    try:
+        begun, crashed = {threads.submit(in_a_process, item): item for item in items}, []
+        for future in as_completed(begun):
+            if future.result().reason == _CRASHED:
+                crashed.append(begun[future])
+            else:
+                yield future.result()
+        for item in crashed:  # again, without another beside it that needs memory
+            yield threads.submit(in_a_process, item).result()
+    except BaseException:
+        threads.shutdown(wait=False, cancel_futures=True)
+        _end_workers({work.writing.folder / item.name.parent for item in items})
+        raise
+    finally:
+        for pool in pools:
             pool.shutdown()
-        if begun and len(items) == 1:
-            yield Outcome(items[0].path, "failed", _CRASHED)
-            return
-        for future, item in begun.items():  # each gets a process of its own
-            is_whole = future.done() and future.exception() is None
-            yield from [future.result()] if is_whole else _side_by_side([item], work, n_threads)
 
 
-def _outcomes(
-    pool: Any, todo: deque[Input], begun: dict[Future[Outcome], Input], work: Work, n_threads: int, most: int
-) -> Iterator[Outcome]:
-    while todo or begun:
-        while todo and len(begun) < most:
-            with _unheard_by_workers():  # the first time, this starts the workers
-                begun[pool.submit(_with_crew, n_threads, process, todo[0], work)] = todo[0]
-            todo.popleft()
-        finished, _ = wait(begun, return_when=FIRST_COMPLETED)
-        for future in finished:
-            yield future.result()
-            del begun[future]
-
-
-def _pool(n_processes: int, n_threads: int) -> Any:
-    """Return fresh processes, not forks: a fork of a process with threads may hang."""
+def _pool(n_threads: int) -> Any:
+    """Return a fresh process, not a fork: a fork of a process with threads may hang."""
     from concurrent.futures import ProcessPoolExecutor  # slow to import
     from multiprocessing import get_context
 
-    return ProcessPoolExecutor(n_processes, get_context("spawn"), _begin_worker, (n_threads,))
+    return ProcessPoolExecutor(1, get_context("spawn"), _begin_worker, (n_threads,))
 
 
 def _begin_worker(n_threads: int) -> None:
@@ -275,17 +268,10 @@ def _end_with_parent() -> None:
     os._exit(1)  # what it has not finished is removed by the next run
 
 
-@contextlib.contextmanager
-def _unheard_by_workers() -> Iterator[None]:
-    """Make workers that are started inside inherit that the signals of a terminal are blocked."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_MAIN_PROCESS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _be_unheard_by_workers() -> None:
+    """Make workers that this thread starts inherit that the signals of a terminal are blocked."""
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_MAIN_PROCESS)
 
 
 def _end_workers(folders: Iterable[Path]) -> None:
