@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Table, machine
 from texseg import TextureSegmenter, read_image
-from texseg.modelfile import ModelFileError, load_model, save_model
+from texseg.method.modelfile import ModelFileError, load_model, save_model
 
 SECONDS = 20
 ROOT = Path(__file__).resolve().parents[1]

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Table, limit_threads, machine
 from benchmarks.speed import cpu_of_children, mirrored
 from texseg import TextureSegmenter, match_labels, metrics
-from texseg.blocks import ArrayWindows, Request, join_blocks, plan_blocks, read_block, read_blocks
 from texseg.io.read import open_source
+from texseg.method.blocks import ArrayWindows, Request, join_blocks, plan_blocks, read_block, read_blocks
 from texseg.method.sampling import sample_windows
 
 K = 5
@@ -83,7 +83,7 @@ def print_cluster(side: int) -> None:
         before = cpu_of_children()
         spawn = "distributed.nanny.pre-spawn-environ"
         allocation = {f"{spawn}.MALLOC_TRIM_THRESHOLD_": 2**28, f"{spawn}.MALLOC_MMAP_THRESHOLD_": 2**25}
-        dask.config.set(allocation)  # see texseg.blocks
+        dask.config.set(allocation)  # see texseg.method.blocks
         options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
         with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
             start = time.perf_counter()

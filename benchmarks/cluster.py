@@ -29,7 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import limit_threads, machine
 from benchmarks.speed import mirrored
 from texseg import TextureSegmenter
-from texseg.blocks import (
+from texseg.cli.record import PartsFolder
+from texseg.io.write import Layout, write_rows
+from texseg.method.blocks import (
     SHARD,
     ArrayWindows,
     BlockPlan,
@@ -39,8 +41,6 @@ from texseg.blocks import (
     read_block,
     write_side_by_side,
 )
-from texseg.cli.record import PartsFolder
-from texseg.io.write import Layout, write_rows
 from texseg.method.labelling import finished
 from texseg.pixels.joining import joined_labels
 

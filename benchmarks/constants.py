@@ -42,7 +42,7 @@ MODULES = [
         f"{room}.{path.stem}"
         for room in ("channels", "counts", "fitting", "method", "pixels")
         for path in sorted(Path(texseg.__file__).with_name(room).glob("[a-z]*.py"))
-        if path.stem not in {"rescale", "hierarchy", "painted", "scenes", "labelling"}  # no constants
+        if path.stem not in {"rescale", "hierarchy", "scenes", "labelling", "blocks", "edits", "modelfile"}
     ),
 ]
 """All that lies between an image and its labels."""

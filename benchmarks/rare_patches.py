@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Table, limit_threads, machine
 from texseg import cli, read_image, synth
-from texseg.blocks import ArrayWindows
 from texseg.method import sampling
+from texseg.method.blocks import ArrayWindows
 from texseg.method.sampling import SceneSample, read_crops, sample_windows
 from texseg.segmenter import Segmenter
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import limit_threads, machine
 from texseg import TextureSegmenter
-from texseg.blocks import ArrayWindows, Request, label_array, plan_blocks
+from texseg.method.blocks import ArrayWindows, Request, label_array, plan_blocks
 from texseg.method.sampling import read_crops
 from texseg.metrics import pixel_accuracy
 from texseg.synth import mosaic, solid, volume

@@ -20,7 +20,7 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    estimator segmenter edits blocks modelfile
+    estimator segmenter
     method
     parameters pixels
     channels io

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter
-from texseg.blocks import ArrayWindows, BlockPlan, Request, join_blocks, plan_blocks, read_blocks
 from texseg.counts.axes import connected_parts
+from texseg.method.blocks import ArrayWindows, BlockPlan, Request, join_blocks, plan_blocks, read_blocks
 from texseg.method.sampling import sample_windows
 from texseg.pixels.joining import joined_labels, parts_of_block
 
@@ -196,8 +196,8 @@ def test_an_array_that_is_too_large_for_memory_goes_by_blocks(monkeypatch):
     mask = np.ones(small.shape, bool)
     mask[50:100, 100:200] = False
     whole = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask)
-    monkeypatch.setattr("texseg.blocks.free_memory", lambda: 10**6)
-    monkeypatch.setattr("texseg.blocks.SIDE", 128)
+    monkeypatch.setattr("texseg.method.blocks.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.method.blocks.SIDE", 128)
     with pytest.warns(UserWarning, match="takes more than half of the memory that is free: it is"):
         found = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask).labels_
     np.testing.assert_array_equal(found == 0, ~mask)

@@ -13,7 +13,7 @@ import pytest
 import tifffile
 from click.testing import CliRunner
 
-import texseg.blocks
+import texseg.method.blocks
 from tests.test_blocks import scene
 from texseg.cli import main
 from texseg.cli.record import PartsFolder
@@ -181,7 +181,7 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume, when
     assert run(*args).exit_code == 0
     undisturbed = (tmp_path / "image_labels.tif").read_bytes()
     (tmp_path / "image_labels.tif").unlink()
-    work, read, begun = getattr(texseg.blocks, when), texseg.blocks.read_block, []
+    work, read, begun = getattr(texseg.method.blocks, when), texseg.method.blocks.read_block, []
 
     def work_some(*arguments):
         if len(begun) == 2:
@@ -192,7 +192,7 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume, when
         return work(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(texseg.blocks, when, work_some)
+        patch.setattr(texseg.method.blocks, when, work_some)
         with pytest.raises(Killed):
             CliRunner().invoke(main, [str(word) for word in [*args, "--jobs", 1]], standalone_mode=False)
     assert not (tmp_path / "image_labels.tif").exists()  # no half file
@@ -204,7 +204,7 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume, when
         return read(*arguments)
 
     begun.clear()
-    monkeypatch.setattr(texseg.blocks, "read_block", read_and_note)
+    monkeypatch.setattr(texseg.method.blocks, "read_block", read_and_note)
     result = run(*args, *(["--resume"] if resume else []))
     assert result.exit_code == 0, result.output
     assert len(begun) == (6 - n_kept if resume else 6)
@@ -225,13 +225,13 @@ def test_what_is_finished_is_not_made_again_by_resume(place, tmp_path, monkeypat
 
 
 def test_two_runs_on_one_image_in_one_folder_are_said(place, tmp_path, monkeypatch):
-    read = texseg.blocks.read_block
+    read = texseg.method.blocks.read_block
 
     def read_while_another_run_finishes(*arguments):
         shutil.rmtree(tmp_path / ".image.texseg-parts", ignore_errors=True)
         return read(*arguments)
 
-    monkeypatch.setattr(texseg.blocks, "read_block", read_while_another_run_finishes)
+    monkeypatch.setattr(texseg.method.blocks, "read_block", read_while_another_run_finishes)
     failed = run("apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path)
     assert failed.exit_code == 1
     assert "another run has finished this image and removed the blocks of both; choose" in failed.stderr
@@ -239,7 +239,7 @@ def test_two_runs_on_one_image_in_one_folder_are_said(place, tmp_path, monkeypat
 
 def test_two_runs_that_make_the_same_in_one_folder_both_succeed(place, tmp_path, monkeypatch):
     args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path]
-    read, begun = texseg.blocks.read_block, []
+    read, begun = texseg.method.blocks.read_block, []
 
     def read_after_another_run(*arguments):
         if not begun:
@@ -248,7 +248,7 @@ def test_two_runs_that_make_the_same_in_one_folder_both_succeed(place, tmp_path,
             subprocess.run(command, check=True, capture_output=True)
         return read(*arguments)
 
-    monkeypatch.setattr(texseg.blocks, "read_block", read_after_another_run)
+    monkeypatch.setattr(texseg.method.blocks, "read_block", read_after_another_run)
     result = run(*args, "--jobs", 1)
     assert result.exit_code == 0 and "its results exist" in result.stdout
     assert not list(tmp_path.glob(".*"))
@@ -256,7 +256,7 @@ def test_two_runs_that_make_the_same_in_one_folder_both_succeed(place, tmp_path,
 
 def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):
     args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path, "--jobs", 1]
-    read = texseg.blocks.read_block
+    read = texseg.method.blocks.read_block
 
     def interrupted_at(n_blocks):
         begun = []
@@ -267,7 +267,7 @@ def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):
             begun.append(arguments)
             return read(*arguments)
 
-        monkeypatch.setattr(texseg.blocks, "read_block", read_some)
+        monkeypatch.setattr(texseg.method.blocks, "read_block", read_some)
         result = run(*args)
         assert result.exit_code == 130
         return result.stderr.splitlines()[-1]

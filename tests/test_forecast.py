@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from texseg import progress
-from texseg.blocks import expected_by_blocks
 from texseg.cli.inputs import describe
 from texseg.io.write import write_labels
+from texseg.method.blocks import expected_by_blocks
 from texseg.parameters import PRESETS
 from texseg.progress import expected_memory, expected_seconds
 

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save_file
 
 from texseg import TextureSegmenter
-from texseg.modelfile import ModelFileError, load_model, save_model
+from texseg.method.modelfile import ModelFileError, load_model, save_model
 
 OLD_FILES = Path(__file__).parent / "data"
 VALUES = {

@@ -7,7 +7,7 @@ import pytest
 
 from tests.test_blocks import scene
 from texseg import TextureSegmenter, segment
-from texseg.blocks import Request, label_array, plan_blocks
+from texseg.method.blocks import Request, label_array, plan_blocks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -98,7 +98,7 @@ def test_what_was_learned_from_crops_has_their_hierarchy_and_can_be_merged():
 def test_a_worker_that_is_killed_loses_nothing(image, model, monkeypatch):
     distributed = pytest.importorskip("distributed")
     # one process imports everything, and workers begin as its copies: they are there at once
-    multiprocessing.set_forkserver_preload(["distributed", "texseg.blocks"])
+    multiprocessing.set_forkserver_preload(["distributed", "texseg.method.blocks"])
     monkeypatch.setitem(dask.config.config["distributed"]["worker"], "multiprocessing-method", "forkserver")
     lazy = by_blocks(da.from_array(image, chunks=(100, 150)), model)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}

@@ -9,8 +9,8 @@ import tifffile
 from scipy import ndimage
 
 from tests.test_cli_large import run
-from texseg.blocks import ArrayWindows
 from texseg.method import division
+from texseg.method.blocks import ArrayWindows
 from texseg.method.division import Divider
 from texseg.method.sampling import SceneSample, read_crops, sample_windows
 from texseg.segmenter import Segmenter, segment
@@ -182,7 +182,7 @@ def looks(monkeypatch):
         windows = [np.s_[y : y + 100, x : x + 160] for y in (0, 588) for x in (0, 200, 400)]
         return SceneSample(windows), [scene.read(window) for window in windows]
 
-    for module in ("cli.process", "blocks"):
+    for module in ("cli.process", "method.blocks"):
         monkeypatch.setattr(f"texseg.{module}.crop_count", lambda *_: 6)
         monkeypatch.setattr(f"texseg.{module}.read_crops", blind)
     return looks
@@ -222,7 +222,7 @@ def test_what_no_texture_explains_is_learned_and_labelled_again(planted, tmp_pat
 
 @pytest.mark.parametrize("grow", [True, False])
 def test_arrays_are_labelled_again_as_files_are(planted, monkeypatch, looks, grow):
-    monkeypatch.setattr("texseg.blocks.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.method.blocks.free_memory", lambda: 10**6)
     with pytest.warns(UserWarning) as caught:
         labels = segment(planted[512:1200, 1500:2240], k_min=1, grow=grow)
     said = " ".join(str(each.message) for each in caught)

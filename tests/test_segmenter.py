@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 import texseg
 from texseg import TextureSegmenter, match_labels, segment
 from texseg.counts.grid import PackedCounts
-from texseg.modelfile import ModelFileError
+from texseg.method.modelfile import ModelFileError
 
 K = 3
 SAMPLES = Path(__file__).parents[1] / "sample_images"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter, segment
-from texseg.modelfile import ModelFileError, load_model, save_model
+from texseg.method.modelfile import ModelFileError, load_model, save_model
 
 K = 3
 

@@ -15,12 +15,12 @@ from report_scene import content_of, picture_bytes
 
 import texseg
 from texseg import TextureSegmenter
-from texseg.blocks import Request, label_array, plan_blocks
 from texseg.channels.gabor import GaborBank, directions_in_space
 from texseg.cli import main
 from texseg.fitting.assignment import PottsField
 from texseg.io.files import ImageTooLargeError
 from texseg.io.regions import PixelSize
+from texseg.method.blocks import Request, label_array, plan_blocks
 from texseg.metrics import pixel_accuracy
 from texseg.parameters import PARAMETERS, checked
 from texseg.synth import solid, volume
@@ -452,7 +452,7 @@ def test_a_volume_has_the_labels_of_the_whole_by_blocks_in_three_axes(bar, model
 
 def test_a_lazy_volume_has_the_labels_of_the_whole(bar, model, of_bar, monkeypatch):
     da = pytest.importorskip("dask.array")
-    monkeypatch.setattr("texseg.blocks.SIDE_IN_SPACE", 60)
+    monkeypatch.setattr("texseg.method.blocks.SIDE_IN_SPACE", 60)
     lazy = model.predict(da.from_array(bar, chunks=(40, 48, 48)))
     assert max(lazy.numblocks) > 1 and (np.asarray(lazy) == of_bar[0]).all()
 
@@ -464,12 +464,12 @@ def test_a_stack_has_the_labels_of_the_whole_by_blocks(stack, monkeypatch):
     whole = model.predict(long)
     blocks = plan_blocks(long.shape, model.textures_)
     assert blocks.grid == (3, 1, 1)
-    monkeypatch.setattr("texseg.blocks.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.method.blocks.free_memory", lambda: 10**6)
     assert (model.predict(long) == whole).all()
 
 
 def test_an_array_that_does_not_fit_is_learned_from_crops(mosaic, model, monkeypatch):
-    monkeypatch.setattr("texseg.blocks.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.method.blocks.free_memory", lambda: 10**6)
     monkeypatch.setattr("texseg.method.sampling.CROP_SIDE_IN_SPACE", 32)
     with pytest.warns(UserWarning, match="textures learned from 8 crops of 32 pixels"):
         labels = TextureSegmenter(2, spatial_dims=3).fit(mosaic.image).labels_

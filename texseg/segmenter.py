@@ -9,21 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import texseg
-from texseg.blocks import Request, crops_of, goes_by_blocks, is_lazy, label_array
 from texseg.channels.ground import profile_of_ground
 from texseg.counts.random import random_state_of
-from texseg.edits import Editable, Labels, Values
 from texseg.io.regions import PixelSize
+from texseg.method.blocks import Request, crops_of, goes_by_blocks, is_lazy, label_array
 from texseg.method.clusters import Record, Search
 from texseg.method.division import Divider, Division, n_textures, repaint
+from texseg.method.edits import Editable, Labels, Values
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
 from texseg.method.labelling import confidence_of, label_scene, probabilities
+from texseg.method.modelfile import read_textures, save_textures
 from texseg.method.number import Selection
 from texseg.method.sampling import CROP_OF_STACK, SceneSample, learns_again, unexplained
 from texseg.method.scenes import known_scenes, learn_scenes, refuse_seeds_without_cells, warn
 from texseg.method.seeds import checked_seeds, classes_in
 from texseg.method.textures import Scene
-from texseg.modelfile import read_textures, save_textures
 from texseg.parameters import PARAMETERS, Parameters, Settings, check_flags, checked, takes_parameters
 from texseg.progress import Phases, ProgressBar, costs_of
 from texseg.threads import computing, crew_of, one_blas_thread
@@ -242,7 +242,7 @@ class Segmenter(Editable):
         X : image of shape (H, W), or with bands along ``channel_axis``; or a list of images
             As many bands as were learned from. The intensities are used as they are: what was black when
             the model was fitted is black here. A dask or zarr array, or an xarray.DataArray on dask, gives
-            a lazy array of the labels of the whole, see :mod:`texseg.blocks`.
+            a lazy array of the labels of the whole, see :mod:`texseg.method.blocks`.
         mask : array of shape (H, W), or a list of them, optional
         unknown : bool, default=False
             Give the label ``n_segments_ + 1`` to what no learned texture explains.
@@ -365,7 +365,7 @@ class Segmenter(Editable):
 
         Raises
         ------
-        texseg.modelfile.ModelFileError
+        texseg.method.modelfile.ModelFileError
             The file is missing, broken, foreign, or written by a newer version.
         """
         textures, parameters, names, ground, colours, size = read_textures(path)

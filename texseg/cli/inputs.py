@@ -18,12 +18,12 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.blocks import expected_by_blocks
 from texseg.cli.terminal import say
 from texseg.io import read
 from texseg.io.files import ImageTooLargeError, is_image, is_special
 from texseg.io.read import MAX_PIXELS, Image, Source, SourceOptions
 from texseg.io.stores import is_store
+from texseg.method.blocks import expected_by_blocks
 from texseg.method.sampling import crop_count, read_crops
 from texseg.progress import expected_memory, expected_seconds, free_memory
 from texseg.threads import n_threads

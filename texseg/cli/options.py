@@ -18,8 +18,8 @@ from texseg.io.files import atomic_write, open_regular
 from texseg.parameters import PARAMETERS, Parameter
 
 if TYPE_CHECKING:
-    from texseg.edits import Edits
     from texseg.io.regions import PixelSize
+    from texseg.method.edits import Edits
 
 _FORMATS = ("png", "tif", "npy", "zarr", "gpkg")
 _SECTIONS = ("Number", "Image", "Method", "Results", "Run")
@@ -158,7 +158,7 @@ def _channels(text: str) -> tuple[int, ...]:
 
 def _read_edits(ctx: click.Context, param: click.Parameter, value: Any) -> "Edits":
     """Read edits from texts of --merge, or from the file of --edits."""
-    from texseg.edits import Edits, parse_merges, read_edits
+    from texseg.method.edits import Edits, parse_merges, read_edits
 
     if value is None:
         return Edits()
@@ -241,7 +241,7 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
 
 def edits_of(options: dict[str, Any], K: int | None) -> "Edits":
     """Pick the edits of the segments; those of segments beyond their number are refused before any work."""
-    from texseg.edits import Edits
+    from texseg.method.edits import Edits
 
     every = Edits()
     for name in ("edits", "merge"):

@@ -24,8 +24,8 @@ from texseg.cli.process import Work, needs_blocks, process
 from texseg.cli.server import Server
 from texseg.cli.session import FITTED, Canvas, Session
 from texseg.cli.terminal import InterruptedBySignalError, say, shown
-from texseg.edits import parse_merges
 from texseg.io.write import write_labels
+from texseg.method.edits import parse_merges
 from texseg.parameters import PARAMETERS
 
 _LARGEST_WHOLE = 2**23  # pixels; strokes on larger images are learned from crops

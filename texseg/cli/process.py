@@ -20,8 +20,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg import blocks
-from texseg.blocks import BlockPlan
 from texseg.channels.planes import split_planes
 from texseg.cli.inputs import (
     Input,
@@ -49,13 +47,15 @@ from texseg.cli.outputs import (
 )
 from texseg.cli.record import PartsFolder, digest_of, made_from, parts_of
 from texseg.cli.terminal import reason_of
-from texseg.edits import Edits
 from texseg.io.files import ImageTooLargeError, UnsuitableImageError
 from texseg.io.geo import relative_size
 from texseg.io.read import Image, Source, Volume, read_volume
 from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
 from texseg.io.write import Layout
+from texseg.method import blocks
+from texseg.method.blocks import BlockPlan
+from texseg.method.edits import Edits
 from texseg.method.sampling import (
     CROP_OF_STACK,
     NO_DATA,

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import texseg
-from texseg.blocks import BlockReading
 from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, named_like
 from texseg.cli.terminal import shown
 from texseg.io.files import atomic_write, open_regular, read_json, remove_leftovers
 from texseg.io.header import world_files
 from texseg.io.write import STEP, Layout, new_zarr
+from texseg.method.blocks import BlockReading
 from texseg.method.labelling import Window
 from texseg.pixels.joining import BlockParts
 

@@ -25,12 +25,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.blocks import SIDE, BlockPlan, Request, plan_blocks, read_block
 from texseg.cli.process import fit_model
-from texseg.edits import checked_edits
 from texseg.io.display import deepest_places, display_range, displayable
 from texseg.io.files import atomic_write, open_regular
 from texseg.io.regions import Floats, Labels, boxes_of, connected_regions
+from texseg.method.blocks import SIDE, BlockPlan, Request, plan_blocks, read_block
+from texseg.method.edits import checked_edits
 from texseg.method.sampling import read_crops, valid_pixels, window_around
 from texseg.method.seeds import classes_in
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS

@@ -143,8 +143,8 @@ def read_crops(
 
     Of volumes the sample is even, by a ``side`` for each axis.
 
-    ``source`` has ``shape`` and ``read(window)``, see :func:`texseg.blocks.read_blocks`. In up to a quarter
-    of the crops ``places`` are shown, whatever else is.
+    ``source`` has ``shape`` and ``read(window)``, see :func:`texseg.method.blocks.read_blocks`. In up to a
+    quarter of the crops ``places`` are shown, whatever else is.
     """
     seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
     is_image = len(source.shape) == 2

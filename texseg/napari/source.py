@@ -10,9 +10,9 @@ import numpy as np
 from napari.layers import Image, Labels, Layer
 from numpy.typing import NDArray
 
-from texseg.blocks import is_lazy
 from texseg.io.files import UnsuitableImageError
 from texseg.io.read import Source, open_source
+from texseg.method.blocks import is_lazy
 from texseg.progress import expected_memory, free_memory
 
 LARGEST_PICTURE = 8192  # pixels, side of labels that can be painted on; graphics cards draw no more

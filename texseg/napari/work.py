@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from texseg.blocks import is_lazy
-from texseg.edits import Edits
 from texseg.estimator import TextureSegmenter
+from texseg.method.blocks import is_lazy
+from texseg.method.edits import Edits
 from texseg.napari.source import Index, LayerSource
 from texseg.progress import Progress
 
