@@ -131,13 +131,15 @@ def test_smm_likelihood_is_a_sum_of_cross_entropies():
 def test_smm_predictive(beta):
     n, rng = counts(), np.random.RandomState(0)
     params = Aspects(rng.dirichlet(np.ones(3)), distributions(rng, 3, 7), distributions(rng, 3, 5))
-    result = PredictiveAspectModel().step(sp.csr_array(n), params, beta)
+    n_sparse, model = sp.csr_array(n), PredictiveAspectModel()
     R = np.zeros((7, 5, 3))
     for i, j in zip(*np.nonzero(n), strict=True):
         R[i, j] = naive.smm_responsibility(*params, i, j, beta)
     expected = naive.smm_predictive_posteriors(n, R, beta)
-    np.testing.assert_allclose(result.posteriors.entries[0], expected[np.nonzero(n)], rtol=1e-5)
-    second = PredictiveAspectModel().step(sp.csr_array(n), result.params, beta, result.posteriors)
+    first = model.step(n_sparse, params, beta)
+    np.testing.assert_allclose(first.posteriors.entries[0], R[np.nonzero(n)], rtol=1e-5)
+    second = model.step(n_sparse, first.params, beta, first.posteriors)
+    np.testing.assert_allclose(second.posteriors.entries[0], expected[np.nonzero(n)], rtol=1e-5)
     np.testing.assert_allclose(
         second.params.weights, np.einsum("ij,ijk->k", n, expected) / n.sum(), rtol=1e-6
     )
@@ -147,10 +149,11 @@ def test_smm_predictive(beta):
 def test_smm_predictive_is_uniform_where_no_other_occurrence_says_anything(beta):
     """[1] footnote 11: a single occurrence in its row and column, whatever the weights."""
     n, model = sp.csr_array(np.diag([1.0, 2.0])), PredictiveAspectModel()
-    first = model.step(n, Aspects(np.array([0.8, 0.2]), np.full((2, 2), 0.5), np.full((2, 2), 0.5)), beta)
-    second = model.step(n, first.params, beta, first.posteriors)
-    np.testing.assert_allclose(second.posteriors.entries[0][0], 0.5)
-    assert second.posteriors.entries[0][1, 0] > 0.6
+    step = model.step(n, Aspects(np.array([0.8, 0.2]), np.full((2, 2), 0.5), np.full((2, 2), 0.5)), beta)
+    for _ in range(2):
+        step = model.step(n, step.params, beta, step.posteriors)
+        np.testing.assert_allclose(step.posteriors.entries[0][0], 0.5)
+    assert step.posteriors.entries[0][1, 0] > 0.6
 
 
 @pytest.mark.parametrize("beta", BETAS)

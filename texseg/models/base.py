@@ -120,20 +120,11 @@ def tempered(probabilities: Floats, beta: float) -> Floats:
     return np.ascontiguousarray(p) if beta == 1 else np.ascontiguousarray(p**beta)
 
 
-def sum_at(values: Floats, index: NDArray[Any], size: int) -> Floats:
-    """Sum up the entries (entries, K) that share an index, to (size, K)."""
-    ones = np.ones(len(index), values.dtype)
-    gather = scipy.sparse.csc_array((ones, index, np.arange(len(index) + 1)), (size, len(index)))
+def sum_at(values: Floats, index: NDArray[Any], size: int, counts: Any = None) -> Floats:
+    """Sum up the entries (entries, K) that share an index, each ``counts`` (entries,) times, to (size, K)."""
+    times = np.ones(len(index), values.dtype) if counts is None else counts
+    gather = scipy.sparse.csc_array((times, index, np.arange(len(index) + 1)), (size, len(index)))
     return gather @ values
-
-
-def sum_runs(values: Floats, indptr: NDArray[Any]) -> Floats:
-    """Sum up the consecutive entries (entries, K) of each row, to (rows, K)."""
-    out = np.zeros((len(indptr) - 1, values.shape[1]))
-    filled = np.diff(indptr) > 0
-    if filled.any():
-        out[filled] = np.add.reduceat(values, indptr[:-1][filled], axis=0)
-    return out
 
 
 def soften(posteriors: Floats) -> Floats:

@@ -211,13 +211,14 @@ class ObjectMixing(HierarchicalClustering):
             joint = params.nodes.T[block.indices][:, np.maximum(self.tree.paths, 0)]
             joint *= params.vertical[rows][index]
             p = np.maximum(joint.sum(axis=2), FLOOR)
-            scores = base.sum_runs(block.data[:, None] * np.log(p), block.indptr)
+            scores = base.sum_at(np.log(p), index, block.shape[0], block.data)
             Q[rows], f = self.posterior(base.per_site(scores, mine), beta, params.weights, None, mine)
             energy += f
-            joint *= (block.data[:, None] / p)[:, :, None]
-            vertical[rows] = base.sum_runs(joint.reshape(len(p), K * D), block.indptr).reshape(-1, K, D)
+            joint /= p[:, :, None]
+            of_rows = base.sum_at(joint.reshape(len(p), K * D), index, block.shape[0], block.data)
+            vertical[rows] = of_rows.reshape(-1, K, D)
             joint *= Q[rows][index][:, :, None]
-            counts += base.sum_at(self._to_nodes(joint), block.indices, M)
+            counts += base.sum_at(self._to_nodes(joint), block.indices, M, block.data)
         seen = vertical.sum(axis=2, keepdims=True) > 0
         vertical = np.where(seen, base.normalise(vertical), params.vertical)
         c = np.ones(len(Q)) if row_weights is None else row_weights

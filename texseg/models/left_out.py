@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
@@ -101,7 +100,6 @@ class LeavesRowsOut(ClusteringModel):
         per_row = max(1, getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0])
         for rows, block in row_blocks(n, max(1, int(NUMBERS_AT_ONCE / (V * per_row)))):
             index, data = base.entry_rows(block), block.data.astype(np.float32)
-            weigh = sp.csr_array((data, np.arange(block.nnz), block.indptr), (block.shape[0], block.nnz))
             shares = Q[rows].astype(np.float32).take(index, axis=0)
             # what an occurrence has added to every node, (entries, V); then the nodes without the row
             left = shares if tau is None else (bare.take(block.indices, axis=0) * shares) @ tau
@@ -118,7 +116,7 @@ class LeavesRowsOut(ClusteringModel):
             np.maximum(p, np.float32(FLOOR), out=p)
             if tau is not None:
                 explained += ((shares * data[:, None]) / p).T @ left
-            out[rows] = weigh @ np.log(p, out=p)
+            out[rows] = base.sum_at(np.log(p, out=p), index, block.shape[0], data)
         return out, None if tau is None else explained
 
     def _tempering(self, n: CountMatrix, row_weights: Weights) -> Floats:

@@ -23,7 +23,7 @@ aspects are in all rows, to each aspect ``b``, spread evenly (Wallach, Mimno and
     p(k | i) ~ sum_j n_ij R_ijk + a pi_k,    q_kj ~ sum_i n_ij R_ijk + b / M
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -176,26 +176,25 @@ class PredictiveAspectModel(AspectModel):
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
-        """One iteration, in a single pass over blocks of rows; F is that of plain EM at ``params``."""
-        K = len(params.weights)
+        """One iteration, without ``posteriors`` a plain one; F is that of plain EM at ``params``."""
         A, B = base.tempered(params.rows, beta) * params.weights, base.tempered(params.columns, beta)
-        if posteriors is None:
-            a, b = A.astype(np.float32), B.astype(np.float32)
-            posteriors = _with_sums(
-                n, K, lambda at, rows, x: base.normalise(a[rows][base.entry_rows(x)] * b[x.indices])
-            )
-        by_row, by_column = (part.astype(np.float32) for part in posteriors[1:])
-        total = posteriors.by_column.sum(axis=0).astype(np.float32)
-        energy = 0.0
-
-        def left_out(at: int, rows: slice, block: sp.csr_array) -> Floats:
-            nonlocal energy
-            z = base.products_at(A[rows], B, base.entry_rows(block), block.indices)
+        K, energy = A.shape[1], 0.0
+        entries, by_row, by_column = [], np.zeros((n.shape[0], K)), np.zeros((n.shape[1], K))
+        per_row = getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0]
+        blocks = row_blocks(n, max(1, int(_NUMBERS_AT_ONCE / (K * max(1, per_row)))))
+        for at, (rows, block) in enumerate(blocks):
+            index, columns, data = base.entry_rows(block), block.indices, block.data.astype(np.float32)
+            z = base.products_at(A[rows], B, index, columns)
             energy -= float(block.data @ np.log(z))
-            return _left_out(posteriors.entries[at], by_row[rows], by_column, total, block, beta)
-
-        updated = _with_sums(n, K, left_out)
-        return Step(self.m_step(posteriors.by_row, posteriors.by_column), energy, updated)
+            if posteriors is None:
+                R = base.normalise((A[rows][index] * B[columns]).astype(np.float32))
+            else:
+                sums = posteriors.by_row[rows][index], posteriors.by_column[columns]
+                R = _left_out(posteriors.entries[at], *sums, posteriors.by_row.sum(axis=0), beta)
+            entries.append(R)
+            by_row[rows] = base.sum_at(R, index, block.shape[0], data)
+            by_column += base.sum_at(R, columns, n.shape[1], data)
+        return Step(self.m_step(by_row, by_column), energy, Responsibilities(entries, by_row, by_column))
 
 
 class Responsibilities(NamedTuple):
@@ -206,47 +205,17 @@ class Responsibilities(NamedTuple):
     by_column: Floats  # (M, K), expected counts
 
 
-def _with_sums(
-    n: CountMatrix, K: int, responsibilities: Callable[[int, slice, sp.csr_array], Floats]
-) -> Responsibilities:
-    entries, by_row, by_column = [], np.zeros((n.shape[0], K)), np.zeros((n.shape[1], K))
-    per_row = getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0]
-    for at, (rows, block) in enumerate(row_blocks(n, max(1, int(_NUMBERS_AT_ONCE / (K * max(1, per_row)))))):
-        R = responsibilities(at, rows, block)
-        data, places = block.data.astype(np.float32), np.arange(block.nnz)
-        by_row[rows] = sp.csr_array((data, places, block.indptr), (block.shape[0], block.nnz)) @ R
-        ends = np.arange(block.nnz + 1)
-        by_column += sp.csc_array((data, block.indices, ends), (n.shape[1], block.nnz)) @ R
-        entries.append(R)
-    return Responsibilities(entries, by_row, by_column)
+def _left_out(R: Floats, row: Floats, column: Floats, total: Floats, beta: float) -> Floats:
+    """Posteriors (entries, K) from all occurrences except the one at hand (Eq. 61 without its diagonal).
 
-
-def _left_out(
-    R: Floats, by_row: Floats, by_column: Floats, total: Floats, block: sp.csr_array, beta: float
-) -> Floats:
-    """Posteriors (entries, K) from all occurrences except the one at hand (Eq. 61 without its diagonal)."""
-    others = total - R
-    joint = by_row[base.entry_rows(block)]
-    joint -= R
-    column = by_column[block.indices]
-    column -= R
-    np.maximum(joint, 0, out=joint)
-    joint *= np.maximum(column, 0, out=column)
-    undefined = joint.max(axis=1, initial=0) == 0  # no other occurrence says anything ([1] footnote 11)
-    np.maximum(others, np.float32(FLOOR), out=others)
+    Where no other occurrence says anything, they are uniform ([1] footnote 11).
+    """
+    joint = np.maximum(row.astype(np.float32) - R, 0) * np.maximum(column.astype(np.float32) - R, 0)
+    others = np.maximum(total.astype(np.float32) - R, np.float32(FLOOR))
     if beta == 1:
-        joint /= others
-    else:  # total (row column / total^2)^beta, by logarithms: powers take five times as long
-        joint /= np.square(others)
-        np.log(np.maximum(joint, np.finfo(np.float32).tiny, out=joint), out=joint)
-        joint *= np.float32(beta)
-        np.exp(joint, out=joint)
-        joint *= others
-    sums = joint @ np.ones((joint.shape[1], 1), np.float32)
-    undefined |= sums[:, 0] == 0
-    joint /= np.where(sums > 0, sums, 1)
-    joint[undefined] = 1.0 / joint.shape[1]
-    return joint
+        return base.normalise(joint / others)
+    with np.errstate(divide="ignore"):  # by logarithms: powers take five times as long
+        return base.normalise(others * np.exp(np.float32(beta) * np.log(joint / others**2)))
 
 
 def merged(found: Sequence[Aspects], n_components: int) -> Aspects:
