@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from texseg.cli.inputs import Input, ReadOptions, open_scenes, read_images
+from texseg.cli.inputs import Input, ReadOptions, open_scenes
 from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import Work, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import parts_of
 from texseg.cli.terminal import reason_of, say, shown
 from texseg.io.files import atomic_write, remove_leftovers
-from texseg.io.read import Image, Volume
+from texseg.io.read import Image
 from texseg.io.regions import csv_text
 from texseg.method.sampling import crop_count, read_crops
 from texseg.progress import ProgressBar
@@ -148,13 +148,12 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
         for item in items[start:end]:
             try:
                 with open_scenes(item.path, reading) as scenes:
-                    if needs_blocks(scenes, reading):
-                        scene: Any = Volume(scenes) if reading.is_volume else scenes[0]
-                        n_crops = crop_count(reading.memory, scene.n_channels, len(scene.shape))
-                        crops, images = read_crops(scene, n_crops=n_crops)
+                    if needs_blocks(scenes[0], reading):
+                        n_crops = crop_count(reading.memory, scenes[0].n_channels, len(scenes[0].shape))
+                        crops, images = read_crops(scenes[0], n_crops=n_crops)
                         warnings.warn(f"{item.path}: textures learned from {crops}", stacklevel=2)
                     else:
-                        images = read_images(scenes, reading)
+                        images = [scene.read() for scene in scenes]
             except (OSError, ValueError) as error:
                 reason = reason_of(error)
                 continue

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from texseg.cli.terminal import say
 from texseg.io import read
 from texseg.io.files import ImageTooLargeError, is_image, is_special
-from texseg.io.read import MAX_PIXELS, Image, Source, SourceOptions
+from texseg.io.read import MAX_PIXELS, SourceOptions
 from texseg.io.stores import is_store
 from texseg.method.blocks import expected_by_blocks
 from texseg.method.sampling import crop_count, read_crops
@@ -166,8 +166,8 @@ def is_volume(options: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[Source]]:
-    """Open the requested page or pages of a file; too large ones only if they are read by windows."""
+def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[Any]]:
+    """Open the page or pages of a file, or the volume; too large ones only if they are read by windows."""
     if reading.mask is not None:
         reading = replace(reading, mask=named_like(path, reading.mask, "mask"))
     with ExitStack() as files:
@@ -180,12 +180,7 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[Source]]:
             most = max(_LARGEST_SCENE, reading.max_pixels or 0)
             source = files.enter_context(opened(path, replace(reading, max_pixels=most)))
             (source[0] if reading.is_volume else source).too_large = error
-        yield source if reading.page == "all" else [source]
-
-
-def read_images(scenes: Sequence[Source], reading: ReadOptions) -> list[Image]:
-    """Read pages, or the one volume that they are planes of."""
-    return [read.Volume(scenes).read()] if reading.is_volume else [scene.read() for scene in scenes]
+        yield [read.Volume(source)] if reading.is_volume else source if reading.page == "all" else [source]
 
 
 def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:

@@ -166,9 +166,9 @@ def planned_outputs(
     formats, kinds = writing.formats, writing.kinds if writing.page is None else frozenset()
     outlines = ("geojson", "gpkg") if "gpkg" in formats else ("geojson",)
     formats = tuple(form for form in formats if form != "gpkg")
-    maps = formats or (("tif",) if n_pages > 1 or has_tags or by_blocks else ("png",))
-    if not formats:
-        formats = ("tif",) if n_pages > 1 or by_blocks else ("png", "tif")
+    is_plain = n_pages == 1 and not is_volume and not by_blocks  # one picture, which PNG holds
+    maps = formats or (("png",) if is_plain and not has_tags else ("tif",))
+    formats = formats or (("png", "tif") if is_plain else ("tif",))
     map_ = next((form for form in ("tif", "npy", "png") if form in maps), "tif")
     stack = "zarr" if "zarr" in formats else "tif"
     n_digits = len(str(n_pages - 1))

@@ -51,7 +51,7 @@ def open_page(options: dict[str, Any]) -> None:
         pictures = []
         for item in items:
             page = files.enter_context(open_scenes(item.path, reading))[0]
-            is_large = page.shape[0] * page.shape[1] > _LARGEST_WHOLE or needs_blocks([page], reading)
+            is_large = page.shape[0] * page.shape[1] > _LARGEST_WHOLE or needs_blocks(page, reading)
             pictures.append(Canvas(shown(item.name), page, is_large))
         others = f"_and_{len(items) - 1}" if items[1:] else ""
         path = folder / "strokes" / f"{items[0].name.name}{others}.json"

@@ -27,7 +27,6 @@ from texseg.cli.inputs import (
     is_volume,
     named_like,
     open_scenes,
-    read_images,
     reading_of,
     refuse_photograph,
 )
@@ -145,18 +144,17 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     reading, writing = work.reading, work.writing
     check_names(item, writing, several_pages=reading.page == "all")
     with _client_of(work.scheduler) as client, open_scenes(item.path, reading) as scenes:
-        times = _times_the_size(scenes[0], work)
+        scene, times = scenes[0], _times_the_size(scenes[0], work)
         size = work.parameters.get("n_segments"), work.parameters.get("preset", "default")
         if work.model is not None:
             size = work.model.n_segments_, work.model.preset
-        by_blocks = needs_blocks(scenes, reading, *size, times) or work.scheduler is not None
-        scene: Any = Volume(scenes) if reading.is_volume else scenes[0]
-        if work.scheduler is not None and (remedy := scenes[0].only_whole):
+        by_blocks = needs_blocks(scene, reading, *size, times) or work.scheduler is not None
+        if work.scheduler is not None and (remedy := scene.only_whole):
             raise ValueError(f"--scheduler needs an image that is read by windows; {remedy}")
         made = made_from(item, reading, _what_is_done(work, by_blocks))
-        has_tags = bool(scenes[0].geo and scenes[0].geo.tags)
-        planned = planned_outputs(item, writing, has_tags, len(scenes), by_blocks, reading.is_volume)
-        if len(scenes) > 1 and not reading.is_volume and {"png", "zarr"} & {*writing.formats}:
+        has_tags, n_pages = bool(scene.geo and scene.geo.tags), len(scenes)
+        planned = planned_outputs(item, writing, has_tags, n_pages, by_blocks, reading.is_volume)
+        if n_pages > 1 and {"png", "zarr"} & {*writing.formats}:
             raise UnsuitableImageError("labels of several pages are written as tif or npy, not png or zarr")
         earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
@@ -192,7 +190,7 @@ def _what_is_done(work: Work, by_blocks: bool) -> dict[str, Any]:
     return what
 
 
-def _times_the_size(scene: Source, work: Work) -> tuple[float, float]:
+def _times_the_size(scene: Any, work: Work) -> tuple[float, float]:
     """How many times longer and wider pixels are than those the model learned from; 1 unless they matter."""
     learned = None if work.model is None else work.model.pixel_size_
     times = relative_size(scene.pixel_size, learned)
@@ -248,10 +246,10 @@ def _advice(work: Work, model: Any, n_segments: int) -> list[str]:
 
 
 def _label_whole(
-    item: Input, scenes: Sequence[Source], work: Work, callback: Any, times: tuple[float, float]
+    item: Input, scenes: Sequence[Any], work: Work, callback: Any, times: tuple[float, float]
 ) -> Labelled:
     """Label the pages of an input, or the volume that they are, by one model."""
-    images, is_volume = read_images(scenes, work.reading), work.reading.is_volume
+    images, is_volume = [scene.read() for scene in scenes], work.reading.is_volume
     seeds, volume = read_seeds(item.path, work.reading, scenes[0], images[0].shape), None
     usable = [
         n for n, each in enumerate(images) if valid_pixels(each.pixels, each.mask, len(each.shape)).any()
@@ -295,7 +293,7 @@ def _label_whole(
 
     if is_volume:
         volume = images[0].pixels, *found[0]
-        pages = _pages_of(scenes, *volume)
+        pages = _pages_of(scenes[0].planes, *volume)
     else:
         three = zip(scenes, images, found, strict=True)
         pages = [Page(scene, image.pixels, *own, image.mask) for scene, image, own in three]
@@ -364,7 +362,7 @@ def read_seeds(
 
 
 def needs_blocks(
-    scenes: Sequence[Source],
+    scene: Any,
     reading: ReadOptions,
     n_segments: int | None = None,
     preset: str = "default",
@@ -373,7 +371,6 @@ def needs_blocks(
     """Tell whether an image is too large to be labelled whole; what must be enlarged is refused then."""
     if reading.page == "all" and not reading.is_volume:
         return False
-    scene: Any = Volume(scenes) if reading.is_volume else scenes[0]
     if scene.too_large is not None:
         if not scene.only_whole and times == (1.0, 1.0):
             return True
