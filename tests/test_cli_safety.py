@@ -121,7 +121,7 @@ def test_no_option_waits_for_a_pipe_or_a_device(tmp_path):
     assert len(results) == len(commands)
     for command, exit_code, said, _ in results:
         assert exit_code in (1, 2), command
-        assert re.search("is a device or a pipe, not a file|is not a file and was not replaced", said), said
+        assert re.search("is a device or a pipe, not a file|exists and is not a .*; it was not", said), said
     of_others = [said for words, _, said, _ in results if "--mask" in words or "--seeds" in words]
     assert all("the mask " in said or "the strokes " in said for said in of_others)
     assert not (tmp_path / "pipe").is_file() and not (tmp_path / "pipe.csv").is_file()

@@ -271,7 +271,10 @@ class TestSegment:
             ),
             (["-k", "2", "--max-pixels", "0"], "'0' is not a number of pixels"),
             (["-k", "2", "--format", "png,gif"], "'png,gif' is not a list of png, tif, npy, zarr"),
-            (["-k", "2", "--summary", "run.txt"], "the name must end in .csv or .json"),
+            (
+                ["-k", "2", "--summary", "run.txt"],
+                "run.txt cannot be the name of the summary to write, which ends in .csv or .json",
+            ),
             (
                 ["-k", "2", "-o", "labels.png"],
                 "-o names the folder for the results; labels.png looks like a file",
@@ -296,7 +299,7 @@ class TestSegment:
         array = tmp_path / "a.json"
         io_scenes.write(array, PIXELS, format="PNG")
         refused = run("segment", array, "-k", 2, "-o", tmp_path / "o", "--summary", array, exit_code=2)
-        assert "a.json is one of the inputs and would be overwritten" in refused.stderr
+        assert "a.json exists and is not a summary of texseg; it was not replaced" in refused.stderr
 
     def test_size_limit(self, scene_file, tmp_path):
         failed = run("segment", scene_file, "-k", 2, "-o", tmp_path, "--max-pixels", "30k", exit_code=1)
@@ -415,7 +418,8 @@ class TestFitApplyName:
         assert (
             failed.stderr == "texseg: no image can be read to learn textures from (none.png: no such file)\n"
         )
-        assert "one of the inputs" in run("fit", scene_file, "-k", 2, "-o", scene_file, exit_code=2).stderr
+        refused = run("fit", scene_file, "-k", 2, "-o", scene_file, exit_code=2)
+        assert f"{scene_file} exists and is not a model of texseg; it was not replaced" in refused.stderr
         (tmp_path / "file").touch()
         failed = run("fit", scene_file, "-k", 2, "-o", tmp_path / "file" / "m.texseg", exit_code=1)
         assert failed.stderr == f"texseg: cannot write to the folder {tmp_path / 'file'}: it is a file\n"
@@ -481,6 +485,13 @@ class TestReport:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["scene_report.html", "scene_run.json"]
         run("report", scene_file, "-k", 4, "-o", tmp_path / "mine" / "page.html", "-q")
         assert [path.name for path in (tmp_path / "mine").iterdir()] == ["page.html"]
+        (tmp_path / "mine" / "notes.html").write_text("<!doctype html>mine")
+        refused = run("report", scene_file, "-k", 4, "-o", tmp_path / "mine" / "notes.html", exit_code=2)
+        assert "notes.html exists and is not a report of texseg; it was not replaced" in refused.stderr
+        (tmp_path / "mine" / "scene_report.html").write_text("<!doctype html>mine")
+        refused = run("report", scene_file, "-k", 4, "-o", tmp_path / "mine", exit_code=1)
+        assert "scene_report.html exists and is not a report of texseg" in refused.stderr
+        assert (tmp_path / "mine" / "scene_report.html").read_text() == "<!doctype html>mine"
         refused = run("report", scene_file, tmp_path / "b.png", "-o", tmp_path / "page.html", exit_code=2)
         assert "names one page; several images or pages need a folder" in " ".join(refused.stderr.split())
         page = (tmp_path / "scene_report.html").read_text()
@@ -746,8 +757,8 @@ class TestOptionsInFiles:
         assert "/dev/zero: this is a device or a pipe, not a file" in result.stderr
 
     def test_a_place_that_cannot_be_written(self, scene_file, tmp_path):
-        result = run("segment", scene_file, "--save-config", tmp_path / "none" / "x.toml", exit_code=2)
-        assert "x.toml cannot be written: [Errno 2] No such file or directory" in result.stderr
+        result = run("segment", scene_file, "--save-config", scene_file / "x.toml", exit_code=2)
+        assert "x.toml cannot be written: [Errno 20] Not a directory" in result.stderr
 
 
 class TestCommandItself:

@@ -206,8 +206,9 @@ class TestAtomicWrite:
         assert list(tmp_path.iterdir()) == [path]
 
     def test_errors_name_the_file_that_was_meant(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*missing.out\.png'"):
-            write_labels(tmp_path / "missing" / "out.png", TRUTH)
+        (tmp_path / "file").touch()
+        with pytest.raises(NotADirectoryError, match=r"Not a directory: '.*file.out\.png'"):
+            write_labels(tmp_path / "file" / "out.png", TRUTH)
 
     @pytest.mark.skipif(os.name != "posix", reason="needs locks")
     def test_leftovers_of_killed_runs_are_removed(self, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from report_scene import SHAPE, content_of, picture_bytes, scene, truth_level
 
+import texseg
 from texseg import TextureSegmenter
 from texseg.method.number import Selection
 from texseg.report import write_index, write_report
@@ -30,6 +31,59 @@ def report(fitted, tmp_path_factory):
 
 def pixels(uri):
     return np.asarray(Image.open(BytesIO(picture_bytes(uri)[1])))
+
+
+DOORS = {
+    "report": lambda image, model, path: model.report(path, image),
+    "index": lambda image, model, path: write_index(path, []),
+    "model": lambda image, model, path: model.save(path),
+    "labels": lambda image, model, path: texseg.write_labels(path, model.labels_),
+    "polygons": lambda image, model, path: texseg.write_polygons(path, model.labels_),
+}
+NAMES = {
+    "report": "a.html",
+    "index": "a.htm",
+    "model": "a.texseg",
+    "labels": "a.png",
+    "polygons": "a.geojson",
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_file_of_another_kind_is_kept_and_an_earlier_one_replaced(fitted, tmp_path, door):
+    write, path = DOORS[door], tmp_path / "new" / "folder" / NAMES[door]
+    write(*fitted, path)
+    first = path.read_bytes()
+    write(*fitted, path)
+    assert path.read_bytes() == first
+    path.write_bytes(b"")
+    write(*fitted, path)
+    assert path.read_bytes() == first
+    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(path, format="PNG")
+    photograph = path.read_bytes()
+    with pytest.raises(FileExistsError, match=r"exists and is not a .*; it was not replaced, choose another"):
+        write(*fitted, path)
+    assert path.read_bytes() == photograph and [path] == list(path.parent.iterdir())
+    others = sorted(set(DOORS) - {door, "labels", "index" if door == "report" else "report"})
+    for other in others if door != "labels" else ():
+        DOORS[other](*fitted, tmp_path / NAMES[other])
+        (tmp_path / NAMES[other]).replace(path)
+        with pytest.raises(FileExistsError, match="exists and is not a"):
+            write(*fitted, path)
+
+
+@pytest.mark.parametrize(
+    "door, ends", [("report", ".html or .htm"), ("polygons", ".geojson or .json or .gpkg")]
+)
+def test_the_image_given_as_the_name_of_the_output_is_kept(fitted, tmp_path, door, ends):
+    image, model = fitted
+    path = tmp_path / "photo.png"
+    Image.fromarray(np.zeros((4, 4), np.uint8)).save(path)
+    photograph = path.read_bytes()
+    said = rf"photo\.png cannot be the name of the .*, which ends in {ends}; choose another, such as photo_"
+    with pytest.raises(ValueError, match=said):
+        DOORS[door]("no image, which would be an error of its own", model, path)
+    assert path.read_bytes() == photograph and [path] == list(tmp_path.iterdir())
 
 
 def test_levels_are_ordered_and_keep_the_numbers_of_the_segmentation(report):

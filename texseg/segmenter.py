@@ -337,7 +337,7 @@ class Segmenter(Editable):
         return results if isinstance(X, (list, tuple)) else results[0]
 
     def report(self, path: str | os.PathLike[str], image: Any, *, mask: Any = None, **options: Any) -> None:
-        """Write one HTML file about the segmentation, to be clicked through in any browser.
+        """Write the HTML file ``path`` about the segmentation, to be clicked through in any browser.
 
         ``image`` (and ``mask``, non-zero where there is data) is the one that was fitted, since the model
         keeps none; ``options`` are title, names of the segments, and labels of another image, see

@@ -124,7 +124,6 @@ def demo(ctx: click.Context, output: Path) -> None:
     from texseg.cli.outputs import check_folder
 
     check_folder(output)
-    output.mkdir(parents=True, exist_ok=True)
     image, path = texseg.synth.example().image, output / "example.png"
     if path.exists() and not np.array_equal(texseg.read_image(path).pixels, image):
         raise OSError(f"{path} exists and is not the example; choose another --output")
@@ -169,14 +168,12 @@ def fit(**options: Any) -> None:
     """
     from texseg.cli.batch import fit_shared
     from texseg.cli.inputs import collect, reading_of
-    from texseg.cli.outputs import check_folder, refuse_input
+    from texseg.cli.outputs import check_target
 
     target: Path = options["output"]
     items = collect(options | {"output": None})
-    refuse_input(target, items)
-    check_folder(target.parent)
+    check_target(target, "model")
     model = fit_shared(items, reading_of(options), opt.parameters_of(options), options["quiet"])
-    target.parent.mkdir(parents=True, exist_ok=True)
     model.save(target)
     if not options["quiet"]:
         say(f"{target}: {model.n_segments_} textures")

@@ -180,7 +180,6 @@ def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
         text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
     else:
         text = csv_text([(*row, ";".join(outputs)) for *row, outputs in rows], names)
-    path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, text.encode())
 
 

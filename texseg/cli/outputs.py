@@ -24,7 +24,7 @@ from texseg.cli.record import PartsFolder, recorded_result, replace_earlier, wri
 from texseg.cli.terminal import shown
 from texseg.io import regions
 from texseg.io.display import orthogonal_cuts
-from texseg.io.files import atomic_write, open_regular
+from texseg.io.files import atomic_write, open_regular, output_path
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, content_of
 from texseg.io.read import Source
@@ -226,17 +226,14 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], always: Iterable
     if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
         if len(items) > 1 or options["page"] == "all":
             raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")
-        refuse_input(folder, items)
+        check_target(folder, "report")
         folder, page = folder.parent, folder
     if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
         raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
     _refuse_names_of_outputs(options, items, folder)
     check_folder(folder)
     if options["summary"] is not None:
-        if options["summary"].suffix.lower() not in (".csv", ".json"):
-            raise click.UsageError(f"--summary {options['summary']}: the name must end in .csv or .json")
-        refuse_input(options["summary"], items)
-        check_folder(options["summary"].parent)
+        check_target(options["summary"], "summary")
     inputs = options["paths"] if options.get("shared") else ()
     formats = options.get("formats", ())
     return Writing(folder, formats, kinds, page, words_given(click.get_current_context()), inputs)
@@ -257,12 +254,13 @@ def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], fo
             raise click.UsageError(f"the results would overwrite the input {path}; {remedy}")
 
 
-def refuse_input(target: Path, items: Sequence[Input]) -> None:
-    """Refuse to overwrite one of the inputs, or anything that is not a file."""
-    if target.exists() and not target.is_file():
-        raise click.UsageError(f"{target} is not a file and was not replaced")
-    if target.exists() and any(item.path.exists() and target.samefile(item.path) for item in items):
-        raise click.UsageError(f"{target} is one of the inputs and would be overwritten")
+def check_target(path: Path, kind: str) -> None:
+    """Refuse a file to write that would replace one of another kind, such as an input, or has no place."""
+    try:
+        output_path(path, kind)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    check_folder(path.parent)
 
 
 def check_folder(folder: Path) -> None:
@@ -294,7 +292,6 @@ def write_outputs(
         files["overlay"] = [*files["overlay"], files["overlay"][0].with_name(f"{stem}_numbers_overlay.png")]
     written = [*(path for paths in files.values() for path in paths), *reports]
     earlier: list[tuple[dict[str, Any], list[str]]] = []
-    (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
 
     def rows() -> Iterator[NDArray[np.integer]]:
         missing = sum(page.source.shape[0] for page in pages)

@@ -131,7 +131,6 @@ def _save(
 
 def _map(folder: Path, item: Input, values: Any) -> Path:
     path = folder / f"{item.name}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_labels(path, values.astype(np.uint8))
     return path
 

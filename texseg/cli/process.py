@@ -46,7 +46,7 @@ from texseg.cli.outputs import (
 )
 from texseg.cli.record import PartsFolder, digest_of, made_from, parts_of
 from texseg.cli.terminal import reason_of
-from texseg.io.files import ImageTooLargeError, UnsuitableImageError
+from texseg.io.files import ImageTooLargeError, UnsuitableImageError, output_path
 from texseg.io.geo import relative_size
 from texseg.io.read import Image, Source, Volume, read_volume
 from texseg.io.regions import own_colours
@@ -156,6 +156,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         planned = planned_outputs(item, writing, has_tags, n_pages, by_blocks, reading.is_volume)
         if n_pages > 1 and {"png", "zarr"} & {*writing.formats}:
             raise UnsuitableImageError("labels of several pages are written as tif or npy, not png or zarr")
+        for path in planned.get("report", ()):
+            output_path(path, "report")
         earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             parts = parts_of(item, writing.folder)

@@ -207,7 +207,7 @@ class PartsFolder:
 
     def _begin(self) -> None:
         self._clear()
-        atomic_write(self.folder / _PLAN, json.dumps(self.plan, sort_keys=True).encode())
+        atomic_write(self.folder / _PLAN, json.dumps(self.plan, sort_keys=True).encode(), parents=False)
 
     def model(self) -> tuple[Segmenter | None, dict[str, Any]]:
         """Return the model that was fitted before, if any, and what is recorded about its crops."""
@@ -221,7 +221,7 @@ class PartsFolder:
 
     def keep_model(self, model: Segmenter, about: Mapping[str, Any]) -> Segmenter:
         """Save a model and what is known of its crops; return it as it will be read again."""
-        atomic_write(self.folder / _SAMPLE, json.dumps(about).encode())
+        atomic_write(self.folder / _SAMPLE, json.dumps(about).encode(), parents=False)
         model.save(self.folder / _MODEL)
         return type(model).load(self.folder / _MODEL)
 
@@ -304,4 +304,4 @@ class PartsFolder:
         arrays |= {name: getattr(block, name) for name in _OPTIONAL if getattr(block, name) is not None}
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
-        atomic_write(self._path(place), buffer.getvalue())
+        atomic_write(self._path(place), buffer.getvalue(), parents=False)

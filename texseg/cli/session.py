@@ -272,7 +272,6 @@ class Session:
         if changed in ("fit", "mask", "anew") or self._is_settling:
             self._stop.set()  # what is being computed is no longer wanted
         kept = [{name: value for name, value in each.items() if name != "by"} for each in self.operations]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         while self.path.exists() and self.path.read_bytes() != self._written:
             self._go_elsewhere("was changed by another page")
         self._written = json.dumps({"images": self._about, "operations": kept}).encode()

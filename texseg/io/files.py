@@ -214,14 +214,40 @@ def refusal(start: bytes) -> MalformedFileError:
     return MalformedFileError(f"{known or ('text file' if is_text else 'unknown content')}, not an image")
 
 
+_WRITTEN = {
+    "report": (".html .htm", r"<!doctype html>\n<html lang=.en.>.*content=.default-src 'none'; img-src"),
+    "model": ("", r".{8}\{.__metadata__.:\{.texseg.:|PK\x03\x04.{26}header\.json"),
+    "GeoJSON": (".geojson .json .gpkg", r"\{.type.: .FeatureCollection., .features.:|SQLite format"),
+    "summary": (".csv .json", r"input,status,|\[\n \{\n  .input.|\[\]"),
+}
+"""What is written under a name that a user gives: how that ends (empty: in anything), how the file begins."""
+
+
+def output_path(path: Any, kind: str) -> Path:
+    """Name of a file to write, checked before any work: it may replace only an earlier one of its kind."""
+    target, (suffixes, start), content = path_of(path), _WRITTEN[kind], b""
+    allowed = suffixes.split()
+    if allowed and target.suffix.lower() not in allowed:
+        said = f"{target.name} cannot be the name of the {kind} to write, which ends in"
+        example = f"{target.stem}_{kind.lower()}{allowed[0]}"
+        raise ValueError(f"{said} {' or '.join(allowed)}; choose another, such as {example}")
+    if target.is_file():
+        with open_regular(target) as file:
+            content = file.read(SNIFF_BYTES)
+    if target.exists() and not (target.is_file() and re.match(f"{start}|$".encode(), content, re.DOTALL)):
+        said = f"{target} exists and is not a {kind} of texseg"
+        raise FileExistsError(f"{said}; it was not replaced, choose another name")
+    return target
+
+
 _SUFFIX = ".part"
 _LOCK, _CONTENT = "lock", "content"
 _MARK = b"texseg: unfinished, removed by the next run that writes the same file\n"
 
 
-def atomic_write(path: Path, content: bytes) -> None:
-    """Write a file in full before it gets its name, replacing an older one."""
-    with _named(path), unfinished(path) as temporary, temporary.open("xb") as file:
+def atomic_write(path: Path, content: bytes, parents: bool = True) -> None:
+    """Write a file in full before it gets its name, replacing an older one; its folder is made, if wanted."""
+    with _named(path), unfinished(path, parents) as temporary, temporary.open("xb") as file:
         file.write(content)
 
 
@@ -237,13 +263,13 @@ def _named(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
+def unfinished(path: Path, parents: bool = True) -> Iterator[Path]:
     """Yield a free name for what replaces ``path`` unless there is an error; leftovers of it are removed."""
     if is_special(path):
         raise OSError(f"{path} is a device or a pipe and was not replaced; choose another name")
     prefix = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
     with _named(path):
-        folder, lock = _own_folder(path.parent, prefix)
+        folder, lock = _own_folder(path.parent, prefix, parents)
     temporary = folder / _CONTENT
     try:
         yield temporary
@@ -264,12 +290,12 @@ def unfinished(path: Path) -> Iterator[Path]:
     remove_leftovers(path.parent, prefix)
 
 
-def _own_folder(place: Path, prefix: str) -> tuple[Path, int | None]:
+def _own_folder(place: Path, prefix: str, parents: bool) -> tuple[Path, int | None]:
     """Make a folder that belongs to this process alone; also return its locked file."""
     while True:
         folder = place / f"{prefix}{secrets.token_hex(8)}{_SUFFIX}"
         try:
-            folder.mkdir(0o700)
+            folder.mkdir(0o700, parents)
             if fcntl is None:
                 return folder, None
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

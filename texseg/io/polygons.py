@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.files import UnsuitableImageError, atomic_write, path_of
+from texseg.io.files import UnsuitableImageError, atomic_write, output_path
 from texseg.io.geo import Affine, Georeference, check_georeference, to_longitude_latitude
 from texseg.io.regions import Row, Tally, checked_description
 
@@ -47,7 +47,8 @@ def write_polygons(
     >>> [feature["properties"]["name"] for feature in json.loads(path.read_text())["features"]]
     ['sand', 'rock']
     """
-    target, found = path_of(path), polygons(labels, names=names, confidence=confidence, geo=geo)
+    target = output_path(path, "GeoJSON")
+    found = polygons(labels, names=names, confidence=confidence, geo=geo)
     atomic_write(target, content_of(target, found, geo))
 
 

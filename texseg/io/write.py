@@ -21,6 +21,7 @@ from texseg.io import geo as places
 from texseg.io.display import draw_overlay, side_by_side, to_rgb
 from texseg.io.files import UnsuitableImageError, atomic_write, path_of, unfinished
 from texseg.io.geo import OME_UNITS, Georeference, check_georeference
+from texseg.io.read import read_header
 from texseg.io.regions import PIXELS, PixelSize, checked_description, checked_labels, hex_colours
 
 TILE = 512  # side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels
@@ -304,7 +305,8 @@ def write_labels(
     The suffix of ``path`` decides: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for OME-Zarr.
     Labels, whole numbers (0: no data), are (H, W), or (D, H, W) of a volume or of pages (TIFF, ``.npy``).
     PNG files are grey, with 8 bits (up to label 255) or 16 (up to 65535), TIFF files have 8, 16 or 32 bits:
-    every library reads these as numbers, where most read a palette as colours. A file appears whole or never.
+    every library reads these as numbers, where most read a palette as colours. A file appears whole or never,
+    and its folder is made; an existing one that cannot be a label image, such as a photograph, is kept.
 
     ``geo`` is written as tags into a TIFF file, with 0 as the no-data value, or as a world file next to other
     files. ``pixel_size`` is the height, width and unit (and depth) of a pixel, as ``read_image(path)`` gives
@@ -323,6 +325,11 @@ def write_labels(
     """
     target, labels = path_of(path), checked_labels(labels)
     check_georeference(geo)
+    if target.suffix.lower() in _FORMATS and target.is_file() and target.stat().st_size:
+        header = read_header(target)
+        if header.n_channels > 1 or header.dtype.kind not in "biu":
+            said = f"{target} exists and is not a label image"
+            raise FileExistsError(f"{said}; it was not replaced, choose another name")
     pages = labels.reshape(-1, *labels.shape[-2:])
     checked = checked_description(pages[0], None, names, pixel_size)[2]
     size = None if pixel_size is None else checked

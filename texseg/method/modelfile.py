@@ -22,7 +22,7 @@ from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
 from texseg.channels.textons import patch_side
-from texseg.io.files import MalformedFileError, atomic_write, open_regular, path_of
+from texseg.io.files import MalformedFileError, atomic_write, open_regular, output_path, path_of
 from texseg.io.regions import checked_size, printable_name
 from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import MergedTextures, Textures
@@ -54,6 +54,7 @@ def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     """Write arrays of numbers, and what JSON can hold, by name; the file appears whole or not at all."""
     from safetensors.numpy import save  # only files need it
 
+    path = output_path(path, "model")
     tensors, small = dict[str, NDArray[Any]](), dict[str, Any]()
     for key, value in values.items():
         if not isinstance(value, np.ndarray):
@@ -70,7 +71,7 @@ def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     header = {"sha256": _NO_DIGEST, "format": FORMAT, "version": VERSION, "values": small}
     content = save(tensors, {"texseg": json.dumps(header)})
     digest = hashlib.sha256(content).hexdigest().encode()
-    atomic_write(path_of(path), content.replace(_NO_DIGEST.encode(), digest, 1))
+    atomic_write(path, content.replace(_NO_DIGEST.encode(), digest, 1))
 
 
 def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:

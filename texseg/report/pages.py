@@ -19,7 +19,7 @@ import texseg
 from texseg.channels.encode import encode
 from texseg.channels.planes import split_planes
 from texseg.io.display import draw_overlay, size_in_words, to_rgb
-from texseg.io.files import atomic_write, path_of
+from texseg.io.files import atomic_write, output_path
 from texseg.io.regions import PIXELS, own_colours, palette
 from texseg.parameters import MOST_SEGMENTS
 from texseg.report.content import level_content, plain_level, steady_levels
@@ -95,6 +95,7 @@ def write_report(
         and coarser segmentations are estimates. Of a volume or a stack (D, H, W) the page moves through
         planes and cuts across them, at most 4 million voxels, and says what it leaves out.
     path : str or path-like
+        File to write, ``.html`` or ``.htm``; its folder is made. An earlier report is replaced, nothing else.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
     labels, confidence : int and float arrays of shape (H, W), optional
@@ -127,7 +128,7 @@ def write_report(
     >>> write_report(TextureSegmenter(n_segments=2).fit(stripes), stripes, path).n_segments
     2
     """
-    path = path_of(path)
+    path = output_path(path, "report")
     pixels = np.asarray(image)
     valid = None if mask is None else np.asarray(mask)
     n_axes = 3 if model.spatial_dims == 3 or model.planes is not None else 2
@@ -235,7 +236,7 @@ def write_index(
 
     The links are relative to the folder of ``path``, so that the folder can be moved as a whole.
     """
-    path = Path(path)
+    path = output_path(path, "report")
     cards = []
     for entry in entries:
         link = quote(os.fsencode(Path(os.path.relpath(entry.path, path.parent)).as_posix()))

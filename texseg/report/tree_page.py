@@ -3,14 +3,13 @@
 import os
 from base64 import b64encode
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import texseg
-from texseg.io.files import atomic_write
+from texseg.io.files import atomic_write, output_path
 from texseg.models.estimator import PREDICTION_FLOOR
 from texseg.models.retrieval import Retrieval
 from texseg.report.pages import filled, script_json, terms
@@ -37,7 +36,7 @@ def write_tree_page(retrieval: Retrieval, path: str | os.PathLike[str], *, title
     >>> path.exists()
     True
     """
-    path = Path(path)
+    path = output_path(path, "report")
     content = _content(retrieval)
     facts = {
         "texseg": texseg.__version__,
