@@ -242,7 +242,7 @@ class TestAtomicWrite:
         outside, folder = tmp_path / "outside", tmp_path / "out"
         for place in (outside, folder):
             place.mkdir()
-        (outside / "lock").write_text("foreign")
+        (outside / "texseg.lock").write_text("foreign")
         (outside / "content").write_text("precious")
         with unfinished(folder / "f") as temporary:
             temporary.write_text("old")

@@ -241,8 +241,7 @@ def output_path(path: Any, kind: str) -> Path:
 
 
 _SUFFIX = ".part"
-_LOCK, _CONTENT = "lock", "content"
-_MARK = b"texseg: unfinished, removed by the next run that writes the same file\n"
+_LOCK, _CONTENT = "texseg.lock", "content"
 
 
 def atomic_write(path: Path, content: bytes, parents: bool = True) -> None:
@@ -298,11 +297,9 @@ def _own_folder(place: Path, prefix: str, parents: bool) -> tuple[Path, int | No
             folder.mkdir(0o700, parents)
             if fcntl is None:
                 return folder, None
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             with contextlib.suppress(FileNotFoundError):  # another process took the empty one for a leftover
-                lock = os.open(folder / _LOCK, flags)
+                lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL)
                 if _locked(lock) is not False and (folder / _LOCK).exists():
-                    os.write(lock, _MARK)
                     return folder, lock
                 os.close(lock)
         except KeyboardInterrupt:
@@ -323,26 +320,16 @@ def _locked(descriptor: int) -> bool | None:
 
 def remove_leftovers(place: Path, prefix: str = ".") -> None:
     """Remove unfinished folders that are texseg's by what they hold, and that no process has locked."""
+    if fcntl is None:
+        return
     with contextlib.suppress(OSError), os.scandir(place) as entries:
-        for entry in list(entries) if fcntl is not None else ():
+        for entry in list(entries):
             is_named_so = entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX)
             if is_named_so and entry.is_dir(follow_symlinks=False):
-                _remove_leftover(Path(entry))
-
-
-def _remove_leftover(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        folder.rmdir()  # killed before it had written anything
-        return
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with (
-        contextlib.suppress(OSError),
-        open(folder / _LOCK, "rb", 0, opener=lambda n, _: os.open(n, flags)) as lock,
-    ):
-        content = lock.read(len(_MARK) + 1)
-        if content in (_MARK, b"") and _locked(lock.fileno()):
-            if content:
-                shutil.rmtree(folder, ignore_errors=True)
-            else:
-                (folder / _LOCK).unlink()
-                folder.rmdir()
+                with contextlib.suppress(OSError):
+                    os.rmdir(entry)  # killed before it had written anything
+                with contextlib.suppress(OSError):
+                    lock = os.open(Path(entry, _LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                    if _locked(lock):
+                        shutil.rmtree(entry, ignore_errors=True)
+                    os.close(lock)
