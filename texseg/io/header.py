@@ -220,13 +220,8 @@ def equals(band: NDArray, nodata: float) -> NDArray[np.bool_]:
     """Pixels of a band that hold the no-data value: equal in the type of the image, as in GDAL."""
     if band.dtype.kind != "f":
         return band == int(nodata) if float(nodata).is_integer() else np.zeros(band.shape, bool)
-    if np.isnan(nodata):
-        return np.isnan(band)
     if abs(nodata) >= _LARGE_FLOAT and band.dtype.itemsize >= 4 and abs(nodata) < 3.5e38:
         return band >= _LARGE_FLOAT if nodata > 0 else band <= -_LARGE_FLOAT
     with np.errstate(over="ignore"):
-        value = np.float64(nodata).astype(band.dtype)
-    if not np.isfinite(value):
-        return band == value
-    step = np.abs(value - np.nextafter(value, value.dtype.type(0)))  # beyond the largest, spacing is infinite
-    return np.abs(band - value) <= 2 * step if value else band == 0
+        value = band.dtype.type(nodata)
+    return np.isclose(band, value, rtol=2 * np.finfo(band.dtype).eps, atol=0, equal_nan=True)
