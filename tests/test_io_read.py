@@ -718,19 +718,19 @@ class TestGeoreference:
     def test_tags_and_affine_map(self, tmp_path):
         image = read_image(io_scenes.tiff(tmp_path / "g.tif", PIXELS, extratags=io_scenes.GEO_TAGS))
         assert image.geo.epsg == 32633
-        assert image.geo.transform(0, 0) == (500000.0, 5200000.0)
-        assert image.geo.transform(2, 4) == (500001.0, 5199998.0)
+        assert image.geo.transform @ (0, 0) == (500000.0, 5200000.0)
+        assert image.geo.transform @ (2, 4) == (500001.0, 5199998.0)
 
     def test_pixel_is_point_and_matrix(self, tmp_path):
         keys = (1, 1, 0, 2, 1025, 0, 1, 2, 2048, 0, 1, 4326)
         tags = [*io_scenes.GEO_TAGS[:2], (34735, 3, len(keys), keys, True)]
         point = read_image(io_scenes.tiff(tmp_path / "p.tif", PIXELS, extratags=tags)).geo
-        assert point.transform(0.5, 0.5) == (500000.0, 5200000.0)
+        assert point.transform @ (0.5, 0.5) == (500000.0, 5200000.0)
         assert point.epsg == 4326
         matrix = (0.0, 2.0, 0.0, 7.0, 3.0, 0.0, 0.0, 9.0) + (0.0,) * 7 + (1.0,)
         tags = [(34264, 12, 16, matrix, True)]
         turned = read_image(io_scenes.tiff(tmp_path / "m.tif", PIXELS, extratags=tags)).geo
-        assert turned.transform(1, 10) == (27.0, 12.0)
+        assert turned.transform @ (1, 10) == (27.0, 12.0)
         assert turned.epsg is None
 
     def test_world_file_beside_the_image(self, tmp_path):
@@ -741,7 +741,7 @@ class TestGeoreference:
         for name in ("w.pgw", "w.PGW", "w.pngw", "w.wld"):
             (tmp_path / "w.pgw").unlink(missing_ok=True)
             (tmp_path / name).write_text(io_scenes.WORLD_FILE)
-            assert read_image(path).geo.transform(0, 0) == (500000.0, 5200000.0)
+            assert read_image(path).geo.transform @ (0, 0) == (500000.0, 5200000.0)
             (tmp_path / name).unlink()
 
     def test_georeferenced_pixels_stay_as_stored(self, tmp_path):

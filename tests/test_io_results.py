@@ -8,12 +8,13 @@ import io_scenes
 import numpy as np
 import pytest
 import tifffile
+from affine import Affine
 from click.testing import CliRunner
 from PIL import Image
 
 import texseg
 from texseg.cli import main
-from texseg.io.geo import Affine, georeference_of
+from texseg.io.geo import georeference_of
 from texseg.io.read import read_image
 from texseg.io.regions import PixelSize, area_intervals, hex_colours
 from texseg.metrics import pixel_accuracy

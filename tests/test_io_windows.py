@@ -170,7 +170,7 @@ class TestWhatLiesBesideAnImage:
                 affine = windows.geo.transform
                 assert (affine.c, affine.f) == (499, 701)  # the outer corner
                 height, width = windows.shape
-                assert affine(width, height) == (499 + 2 * GREY.shape[1], 701 - 2 * GREY.shape[0])
+                assert affine @ (width, height) == (499 + 2 * GREY.shape[1], 701 - 2 * GREY.shape[0])
 
 
 def test_some_of_the_bands(tmp_path):

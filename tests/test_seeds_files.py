@@ -7,13 +7,14 @@ import time
 import numpy as np
 import pytest
 import tifffile
+from affine import Affine
 from click.testing import CliRunner
 from PIL import Image
 
 import texseg
 from texseg.cli import main
 from texseg.io import seeds as seed_files
-from texseg.io.geo import Affine, georeference_of
+from texseg.io.geo import georeference_of
 from texseg.io.read import read_labels
 
 SHAPE = (40, 60)

@@ -8,10 +8,12 @@ import html
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
+from affine import Affine, dumpsw, loadsw
 from numpy.typing import NDArray
 
 from texseg.io.regions import PixelSize
@@ -33,30 +35,6 @@ _TIFF_SHORT, _TIFF_DOUBLE = 3, 12
 
 
 TiffTag = tuple[int, int, int, Any]  # code, type, length and value, as `tifffile` reads and writes them
-
-
-class Affine(NamedTuple):
-    """Map from pixel corners to coordinates: ``x = a col + b row + c``, ``y = d col + e row + f``."""
-
-    a: float
-    b: float
-    c: float
-    d: float
-    e: float
-    f: float
-
-    def __call__(self, column: Any, row: Any) -> tuple[Any, Any]:
-        """Coordinates of a place in the image; (0, 0) is the outer corner of the first pixel."""
-        return self.a * column + self.b * row + self.c, self.d * column + self.e * row + self.f
-
-    def enlarged(self, down: float, across: float) -> "Affine":
-        """Return the map of an image whose pixels are so many times longer and wider."""
-        return Affine(self.a * across, self.b * down, self.c, self.d * across, self.e * down, self.f)
-
-    def shifted(self, columns: float, rows: float) -> "Affine":
-        """Return the same map with its origin moved by so many columns and rows."""
-        x, y = self(columns, rows)
-        return self._replace(c=x, f=y)
 
 
 class Georeference(NamedTuple):
@@ -83,11 +61,12 @@ class Georeference(NamedTuple):
         if len(m) == 16:
             affine = Affine(m[0], m[1], m[3], m[4], m[5], m[7])
         elif len(scale) >= 2 and len(tie) >= 6:
-            affine = Affine(scale[0], 0.0, tie[3], 0.0, -scale[1], tie[4]).shifted(-tie[0], -tie[1])
+            scaled = Affine.translation(*tie[3:5]) @ Affine.scale(scale[0], -scale[1])
+            affine = scaled @ Affine.translation(-tie[0], -tie[1])
         else:
             return None
         half = -0.5 if self._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else 0.0
-        return affine.shifted(half, half) if _is_usable(affine) else None
+        return affine @ Affine.translation(half, half) if _is_usable(affine) else None
 
     @property
     def epsg(self) -> int | None:
@@ -110,7 +89,7 @@ class Georeference(NamedTuple):
     def moved(self, affine: Affine) -> "Georeference":
         """Return the same system with another map."""
         half = 0.5 if self._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else 0.0
-        placed = georeference_of(affine.shifted(half, half), None)
+        placed = georeference_of(affine @ Affine.translation(half, half), None)
         keys = tuple(tag for tag in self.tags if tag[0] in _KEYS)
         return Georeference((*(placed.tags if placed else ()), *keys), None, self.system)
 
@@ -145,25 +124,23 @@ def world_file_suffix(suffix: str) -> str:
 
 def parse_world_file(text: str) -> Affine | None:
     """Affine map of a world file, whose six lines refer to the centre of the first pixel."""
-    try:
-        a, d, b, e, c, f = (float(word.replace(",", ".")) for word in text.split())
-    except ValueError:
-        return None
-    affine = Affine(a, b, c, d, e, f)
-    return affine.shifted(-0.5, -0.5) if _is_usable(affine) else None
+    with suppress(ValueError):
+        affine = loadsw(text.replace(",", "."))
+        return affine if _is_usable(affine) else None
+    return None
 
 
 def _is_usable(affine: Affine) -> bool:
     """Tell whether a map has finite coordinates and does not collapse the image to a line."""
     sound = all(math.isfinite(value) and abs(value) < _LARGEST for value in affine)
-    return sound and affine.a * affine.e != affine.b * affine.d
+    return sound and not affine.is_degenerate
 
 
 def georeference_of(affine: Affine | None, system: str | None) -> Georeference | None:
     """Georeference, as GeoTIFF tags, of an affine map and the text (WKT) of a coordinate system."""
     tags: list[TiffTag] = []
     if affine is not None and _is_usable(affine):
-        a, b, c, d, e, f = affine
+        a, b, c, d, e, f = affine[:6]
         matrix = (a, b, 0.0, c, d, e, 0.0, f, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
         tags.append((_TRANSFORMATION, _TIFF_DOUBLE, 16, matrix))
     found = _EPSG_AT_END.search(system := system or "")
@@ -181,11 +158,7 @@ def world_file_text(geo: Georeference) -> str | None:
     """Text of a world file for an output image; None where no affine map is known."""
     if geo.world is not None:
         return geo.world
-    if geo.transform is None:
-        return None
-    centre = geo.transform.shifted(0.5, 0.5)
-    lines = (centre.a, centre.d, centre.b, centre.e, centre.c, centre.f)
-    return "".join(f"{value!r}\n" for value in lines)
+    return None if geo.transform is None else dumpsw(geo.transform)
 
 
 _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT = 282, 283, 296

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
+from affine import Affine
 from numpy.typing import NDArray
 
 from texseg.io.files import UnsuitableImageError, side_text
-from texseg.io.geo import Affine, Georeference, combined, georeference_of, parse_world_file, world_file_suffix
+from texseg.io.geo import Georeference, combined, georeference_of, parse_world_file, world_file_suffix
 from texseg.io.regions import PixelSize
 
 
@@ -119,9 +120,9 @@ def with_sidecars(header: Header, image: Path) -> Header:
     root, notes = _gdal_metadata(image)
     geo, affine, values = None, None, dict[int, float]()
     if root is not None:
-        with suppress(ValueError):
-            c, a, b, f, d, e = map(float, root.findtext("GeoTransform", "").replace(",", " ").split())
-            affine = Affine(a, b, c, d, e, f)
+        with suppress(ValueError, TypeError):
+            numbers = root.findtext("GeoTransform", "").replace(",", " ").split()
+            affine = Affine.from_gdal(*map(float, numbers))
         geo = georeference_of(affine, root.findtext("SRS"))
         for band in root.iter("PAMRasterBand"):
             number, value = band.get("band", ""), parse_nodata(band.findtext("NoDataValue", ""))

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from affine import Affine
 from numpy.typing import NDArray
 
 from texseg.io.files import UnsuitableImageError, atomic_write, output_path
-from texseg.io.geo import Affine, Georeference, check_georeference, to_longitude_latitude
+from texseg.io.geo import Georeference, check_georeference, to_longitude_latitude
 from texseg.io.regions import Row, Tally, checked_description
 
 Ring = NDArray[np.int64]
@@ -95,7 +96,7 @@ def collection(
     """Return regions as GeoJSON; without a map, a pixel stands for ``step`` pixels down and across."""
     affine = None if geo is None else geo.transform
     if affine is None and step != (1.0, 1.0):
-        affine = Affine(1.0, 0.0, 0.0, 0.0, 1.0, 0.0).enlarged(*step)
+        affine = Affine.scale(*step[::-1])
     features = []
     for row, (_, rings) in zip(rows, outlines, strict=True):
         name = row.name or f"segment {row.label}"
@@ -163,9 +164,9 @@ def _closed_ring(ring: NDArray[np.int64], affine: Affine | None) -> list[list[fl
     corners = np.vstack([ring, ring[:1]])
     if affine is None:
         return corners.tolist()
-    if affine.a * affine.e - affine.b * affine.d < 0:
+    if not affine.is_proper:
         corners = corners[::-1]
-    return np.stack(affine(corners[:, 0], corners[:, 1]), axis=-1).tolist()
+    return np.stack(affine @ corners.T, axis=-1).tolist()
 
 
 class Outlines:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.files import MalformedFileError, UnsuitableImageError, is_special, open_regular, side_text
-from texseg.io.geo import Affine, georeference_of
+from texseg.io.geo import georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
 from texseg.io.regions import PixelSize
 
@@ -141,7 +141,7 @@ class RasterStored(Stored):
         n_bands, nodata, t = raster.count, raster.nodatavals, raster.transform
         shape, axes = (raster.height, raster.width, *[n_bands] * (n_bands > 1)), "YX" + "C" * (n_bands > 1)
         values: Any = {"nodata": nodata[0]} if len(set(nodata)) == 1 else {"band_nodata": nodata}
-        geo = None if t.is_identity else georeference_of(Affine(*t[:6]), str(raster.crs or ""))
+        geo = None if t.is_identity else georeference_of(t, str(raster.crs or ""))
         self.header = Header(raster.driver, shape, axes, np.dtype(raster.dtypes[0]), geo=geo, **values)
 
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:

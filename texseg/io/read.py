@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from affine import Affine
 from numpy.typing import NDArray
 
 from texseg.io import raster
@@ -174,7 +175,7 @@ class Source(AbstractContextManager["Source"]):
             size = size._replace(height=size.height * down, width=size.width * across)
         self.pixel_size, self._notes = size, list(header.notes)
         if level and header.geo is not None and (affine := header.geo.transform) is not None:
-            self.geo = header.geo.moved(affine.enlarged(down, across))
+            self.geo = header.geo.moved(affine @ Affine.scale(across, down))
         if header.orientation != 1:
             self._notes.append(f"turned upright (EXIF orientation {header.orientation})")
         beside = None if level else header.mask_file
