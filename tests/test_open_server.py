@@ -311,7 +311,7 @@ class TestOperations:
         outside = [[-9, -9, 1], [-5, -9, 1], [-5, -5, 1]]
         self.do(session, {"kind": "mask", "image": 0, "keep": True, "points": outside})
         assert "no valid pixels" in session.said[-1][1] and not session.live
-        assert session.labels[0].all() and not session.left
+        assert session.labels[0].all() and not session.state.left
 
     def test_merged_segments_stay_merged_with_other_parameters(self, session):
         self.do(session, {"kind": "fit", "values": {"n_segments": 4}})
@@ -390,7 +390,7 @@ def test_a_lasso_of_an_earlier_session_can_be_undone(tmp_path):
         assert session.operations and not session.labels[0][:30, :30].any()
         session.undo("a")
         settle(session)
-        assert session.labels[0].all() and not session.left
+        assert session.labels[0].all() and not session.state.left
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")

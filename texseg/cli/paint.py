@@ -87,10 +87,10 @@ def _save(
     """Write results about an image; return their names, and the commands that make them again."""
     item, canvas, state = items[image], session.pictures[image], session.state
     maps, seeds, options, commands = [], None, dict(given), []
-    if image in session.left:
+    if image in state.left:
         valid, plan = np.zeros(canvas.shape, bool), session.plan(image)
         for window in map(plan.core, plan):
-            valid[window] = session.data(image, window).mask
+            valid[window] = session.data(image, window, state.left).mask
         maps.append(_map(folder / "masks", item, valid))
         reading, options["mask"] = replace(reading, mask=maps[-1]), ["--mask", str(maps[-1])]
     strokes = state.seeds or []

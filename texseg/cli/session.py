@@ -72,6 +72,7 @@ class Painted(NamedTuple):
     is_halved: bool = False  # segments were split since, which no option of the command does
     strokes: tuple[Operation, ...] = ()
     seeds: Seeds | None = None  # with which it was fitted, of each member
+    left: Mapping[int, NDArray[np.bool_]] = {}  # what lassos have left of images
 
     @property
     def classes(self) -> Classes:
@@ -141,7 +142,6 @@ class Session:
         self.labels: dict[int, NDArray[np.uint8]] = {}  # of images, in full
         self.confidence: dict[int, NDArray[np.uint8]] = {}  # of these labels, times 255
         self.content: dict[int, dict[str, Any]] = {}
-        self.left: dict[int, NDArray[np.bool_]] = {}  # what lassos have left of images
         self._seen: dict[int, float] = {0: 0.0}  # when each image was last looked at
         self._blocks: dict[int, set[Place]] = {}  # that are labelled; an image that fits is one
         self._wanted: list[tuple[int, Any]] = []  # images and places of blocks
@@ -357,24 +357,26 @@ class Session:
         given = {**state.parameters, "n_segments": n_segments}
         if any(self.pictures[image].is_large for image, _ in state.members):
             given["flat_ground"] = False  # crops do not show how much there is
-        model = fit_model([self.data(*member) for member in state.members], given, self.follow, seeds)
+        images = [self.data(*member, state.left) for member in state.members]
+        model = fit_model(images, given, self.follow, seeds)
         model.callback = None
         used = set(itertools.chain(*state.fit))
         fit = (*state.fit, *((c,) for c in range(1, MOST_SEGMENTS + 1) if c not in used))
         return state._replace(model=model, seeds=seeds, fit=fit[: model.n_segments_])
 
-    def data(self, image: int, window: Any) -> Any:
+    def data(self, image: int, window: Any, left: Mapping[int, NDArray[np.bool_]]) -> Any:
         """Pixels of a window, and where they hold data inside of all lassos."""
-        read, left = self.pictures[image].read(window), self.left.get(image)
+        read = self.pictures[image].read(window)
         mask = np.ones(read.shape, bool) if read.mask is None else read.mask
-        return read._replace(mask=mask if left is None else mask & left[window])
+        return read._replace(mask=mask & left[image][window] if image in left else mask)
 
-    def _first(self, parameters: Mapping[str, Any]) -> Painted:
+    def _first(self, parameters: Mapping[str, Any], left: Mapping[int, NDArray[np.bool_]]) -> Painted:
         picture = self.pictures[0]
-        windows: list[Any] = [picture.everything]
+        windows: Any = [picture.everything]
         if picture.is_large:
-            windows = list(read_crops(picture, n_crops=_CROPS, side=_CROP)[0].windows)
-        state = Painted(None, tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
+            windows = read_crops(picture, n_crops=_CROPS, side=_CROP)[0].windows
+        members: Any = tuple((0, window) for window in windows)
+        state = Painted(None, members, parameters, left=left)  # type: ignore[arg-type]
         return self._fitted(state, None, parameters.get("n_segments"))
 
     def _seen_of(self, members: Sequence[Member], strokes: Sequence[Operation]) -> set[int]:
@@ -442,6 +444,8 @@ class Session:
         if operation["kind"] == "stroke":
             return self._with_strokes(state, live)
         if operation["kind"] in ("fit", "mask"):
+            if operation["kind"] == "mask":
+                state = state._replace(left=self._lassoed(state.left, operation))
             strokes = [each for each in live if each["kind"] == "stroke"]
             return self._anew(state, operation.get("values", {}), strokes)
         label_of, model = numbered(state.classes), copy.copy(state.model)
@@ -461,12 +465,12 @@ class Session:
         painted = self._seen_of(members, strokes)
         first = {next((c for c in own if cls in own[c]), cls) for cls in painted}
         if not painted or not is_free and len(own.keys() | first) == 1:
-            return self._first(parameters)
+            return self._first(parameters, state.left)
         every = list(dict.fromkeys([*own, *sorted(first), *(range(1, MOST_SEGMENTS) if is_free else ())]))
         wanted = max(2, len(first), values["n_segments"] or 0) if is_free else len(every)
         chosen = {*sorted(every, key=lambda c: (c not in first, every.index(c)))[:wanted]}
         fit = tuple(own.get(c, (c,)) for c in every if c in chosen)
-        fresh = Painted(state.model, members, parameters, fit, strokes=tuple(strokes))
+        fresh = Painted(state.model, members, parameters, fit, strokes=tuple(strokes), left=state.left)
         seeds = self.seeds_of(fresh, strokes, () if is_free else state.model._images())
         return self._fitted(fresh, seeds, wanted)
 
@@ -531,48 +535,37 @@ class Session:
         with self.changed:
             live = [each for each in self.live if each["kind"] not in ("name", "class")]
             self._is_filling = True
-        ids, before = tuple(each["id"] for each in live), self.left
-        try:
-            state = self._state_of(live)
-        except BaseException:
-            self.left = before  # the labels stay as they are, and so do their masks
-            raise
-        self._mask(live)
+        state = self._state_of(live)
         pixels = sum(math.prod(labels.shape) for labels in state.model._images())
         for old in [each for each in self._kept if each][: -max(2, _PIXELS_KEPT // max(1, pixels))]:
             del self._kept[old]
-        self._publish(ids, state)
+        self._publish(tuple(each["id"] for each in live), state)
 
-    def _mask(self, live: Sequence[Operation]) -> None:
-        """Find what the lassos among some operations leave."""
-        self.left = {}
-        for each in (each for each in live if each["kind"] == "mask"):
-            drawn = np.zeros(self.pictures[each["image"]].shape, np.uint8)
-            cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
-            left = (drawn > 0) == each["keep"]
-            self.left[each["image"]] = left & self.left.get(each["image"], left)
+    def _lassoed(self, left: Mapping[int, NDArray[np.bool_]], lasso: Operation) -> dict[int, Any]:
+        """Find what one more lasso leaves of its image."""
+        image = lasso["image"]
+        drawn = np.zeros(self.pictures[image].shape, np.uint8)
+        cv2.fillPoly(drawn, [np.array(lasso["points"])[:, :2].astype(np.int32)], 1)
+        kept = (drawn > 0) == lasso["keep"]
+        return {**left, image: kept & left.get(image, kept)}
 
     def _state_of(self, live: Sequence[Operation]) -> Painted:
         """Return what operations amount to; strokes in a row are learned at once."""
-        ids, ends, n = tuple(each["id"] for each in live), [], len(live)
-        while n and ids[:n] not in self._kept:
-            ends.append(n)
-            n -= 1
-            if live[n]["kind"] not in ("merge", "split"):  # these need what was learned before them
-                while n and live[n - 1]["kind"] == "stroke" and ids[:n] not in self._kept:
-                    n -= 1
+        ids, kinds = tuple(each["id"] for each in live), [each["kind"] for each in live]
+        n = max((n for n in range(len(ids) + 1) if ids[:n] in self._kept), default=0)
         if not n and () not in self._kept:
-            self._mask(())
-            self._kept[()] = self._first(self.parameters)
-        for end in reversed(ends):
-            self._mask(live[:end])
+            self._kept[()] = self._first(self.parameters, {})
+        while n < len(ids):
+            known = self._kept[ids[:n]]
+            while kinds[n] == "stroke" and kinds[n + 1 : n + 2] not in ([], ["merge"], ["split"]):
+                n += 1  # only a merge or a split needs what was learned before it
+            n += 1
             try:
-                self._kept[ids[:end]] = self._after(self._kept[ids[:n]], live[:end])
+                self._kept[ids[:n]] = self._after(known, live[:n])
             except (ValueError, TypeError) as error:
-                self._broken.add(ids[end - 1])
+                self._broken.add(ids[n - 1])
                 self.tell(str(error))
                 raise CancelledError from None
-            n = end
         return self._kept[ids]
 
     def _publish(self, ids: tuple[int, ...], state: Painted) -> None:
@@ -586,7 +579,8 @@ class Session:
 
     def _put(self, maps: dict[int, NDArray[np.uint8]], image: int, window: Window, values: Any) -> None:
         whole = maps.setdefault(image, np.zeros(self.pictures[image].shape, np.uint8))
-        whole[window] = values if image not in self.left else values * self.left[image][window]
+        left = self.state.left
+        whole[window] = values * left[image][window] if image in left else values
 
     def _measure(self) -> None:
         model, maps = self.state.model, self.state.model.confidence_
@@ -620,7 +614,7 @@ class Session:
             reading = read_block(picture.page, place, plan, model.textures_, request)
             labels, sure = reading.labels, reading.confidence
         else:
-            pixels, mask = self.data(image, core)[:2]
+            pixels, mask = self.data(image, core, self.state.left)[:2]
             labels, sure = model.predict_with_confidence(pixels, mask=mask)
             sure = np.rint(255 * sure)
         with self._telling():
