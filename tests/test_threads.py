@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from texseg import TextureSegmenter
 from texseg.models import ACM
-from texseg.threads import crew_of, crew_size, map_in_order, n_threads, one_blas_thread, side_by_side
+from texseg.threads import crew_of, crew_size, n_threads, one_blas_thread, side_by_side
 
 
 def blas_threads():
@@ -73,22 +73,19 @@ def test_a_fit_that_fails_restores_the_limit(two_threads):
     assert blas_threads() == two_threads and 2 in two_threads
 
 
-def test_results_come_in_order_and_few_wait():
-    begun = []
+def test_no_more_is_worked_on_together_than_memory_allows():
+    running, most = [], []
 
     def work(i):
-        begun.append(i)
+        running.append(i)
+        most.append(len(running))
+        time.sleep(0.002)
+        running.remove(i)
         return i
 
-    results = map_in_order(work, range(20), 3)
-    assert next(results) == 0
-    assert len(begun) <= 5  # three waited, and no more is begun than is taken
-    assert list(results) == list(range(1, 20))
-
-
-def test_an_error_comes_out_of_the_threads():
-    with pytest.raises(ZeroDivisionError):
-        list(map_in_order(lambda i: 1 // (3 - i), range(9), 2))
+    with crew_of(5):
+        assert side_by_side(work, range(20), at_once=2) == list(range(20))
+    assert max(most) == 2
 
 
 @pytest.mark.parametrize("n_jobs", [0, -2, 1.5, True])

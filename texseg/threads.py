@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ContextDecorator, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import lru_cache, wraps
-from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 try:  # compiled twins of a few functions, where installing found a compiler: the same but for rounding
@@ -135,11 +134,15 @@ def computing(method: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate
 
 
 def side_by_side(
-    function: Callable[[_T], _R], items: Iterable[_T], tell: Callable[[int, int], Any] | None = None
+    function: Callable[[_T], _R],
+    items: Iterable[_T],
+    tell: Callable[[int, int], Any] | None = None,
+    at_once: int | None = None,
 ) -> list[_R]:
     """Return ``function`` of each item, in order; free threads of the crew help, at any depth of such calls.
 
     The calling thread calls ``tell``, before each of its items, with the numbers of items done and of all.
+    No more than ``at_once`` items are worked on together.
     """
     given, crew = list(items), _crew.get()
     if tell is None and (crew is None or len(given) < 2):
@@ -166,7 +169,8 @@ def side_by_side(
     helpers = []
     if crew is not None:
         pool, size = crew
-        helpers = [pool.submit(copy_context().run, work) for _ in range(min(size, len(given) - 1))]
+        n_helpers = min(size, len(given) - 1, (at_once or len(given)) - 1)
+        helpers = [pool.submit(copy_context().run, work) for _ in range(n_helpers)]
     try:
         work(tell)
     finally:
@@ -175,21 +179,3 @@ def side_by_side(
     if errors:
         raise errors[0]
     return results
-
-
-def map_in_order(function: Callable[[_T], _R], items: Iterable[_T], n_jobs: int) -> Iterator[_R]:
-    """Yield ``function`` of each item, in order, by ``n_jobs`` threads; at most as many results wait."""
-    if n_jobs == 1:
-        yield from map(function, items)
-        return
-    rest = iter(items)
-    with ThreadPoolExecutor(n_jobs) as pool:
-        waiting = [pool.submit(function, item) for item in islice(rest, n_jobs)]
-        try:
-            while waiting:
-                result = waiting.pop(0).result()
-                waiting += [pool.submit(function, item) for item in islice(rest, 1)]
-                yield result
-        finally:
-            for future in waiting:
-                future.cancel()

@@ -10,7 +10,6 @@ workers of a dask client, in the same steps: read blocks, join their parts by a 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +39,7 @@ from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
 from texseg.pixels.joining import joined_labels
 from texseg.progress import expected_memory, expected_seconds, free_memory, seconds_of_labelling
-from texseg.threads import crew_size, map_in_order, one_blas_thread
+from texseg.threads import crew_size, one_blas_thread, side_by_side
 
 SIDE = 1024
 """Side of a block in pixels: with 512, margins cost 1.4 times as much; 2048 needs three times the memory."""
@@ -257,16 +256,14 @@ def read_blocks(
         store[place] = reading = read_block(source, place, blocks, textures, request)
         return reading.largest_novel
 
-    done, found = map_in_order(work, blocks, n_jobs), []
-    if client is not None:
-        done = _by_workers(client, client.map(work, list(blocks), pure=False))
-    with one_blas_thread():
-        for n_done, part in enumerate(itertools.chain([None], done)):
-            found += [] if part is None or part[0] < NOVEL_PART else [part.tolist()]
-            if tell is not None:
-                tell(n_done, len(blocks))
-    ends = [ends for _, *ends in sorted(found, reverse=True)]
-    return [tuple(map(slice, of_place[::2], of_place[1::2])) for of_place in ends]
+    if client is None:
+        parts = side_by_side(work, blocks, tell, at_once=n_jobs)
+    else:
+        parts = list(_by_workers(client, client.map(work, list(blocks), pure=False), tell))
+    if tell is not None:
+        tell(len(blocks), len(blocks))
+    found = [part.tolist() for part in parts if part is not None and part[0] >= NOVEL_PART]
+    return [tuple(map(slice, ends[::2], ends[1::2])) for _, *ends in sorted(found, reverse=True)]
 
 
 def join_blocks(
@@ -340,11 +337,15 @@ def _later(task: Callable[..., Any], *given: Any) -> Any:
     return delayed(task, pure=False)(*given)
 
 
-def _by_workers(client: Any, futures: list[Any]) -> Iterator[Any]:
+def _by_workers(
+    client: Any, futures: list[Any], tell: Callable[[int, int], Any] | None = None
+) -> Iterator[Any]:
     """Give what the workers of a cluster have done, as it arrives."""
     from distributed import as_completed
 
-    for future in as_completed(futures, loop=client.loop):
+    for done, future in enumerate(as_completed(futures, loop=client.loop)):
+        if tell is not None:
+            tell(done, len(futures))
         yield future.result()
         future.release()
 
