@@ -133,7 +133,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
         "channels.textons": "_SAMPLES _ITERATIONS",
         "method.clusters": (
-            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST _RARE _POWERS"
+            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST _POWERS"
         ),
         "counts.sites": "WINDOW_STEP",
         "method.cues": "_STRIDE",
@@ -209,7 +209,8 @@ OTHERS: dict[str, dict[str, str]] = {
             "CROP_SIDE CROPS CROP_OF_STACK _UNIT _MOST_UNITS _PIECE _LAGS _BINS _FINE _HELD _UNLIKE _EVEN "
             "_CANDIDATES _SAID FEWEST_CROPS"
         ),
-        "method.clusters": "_POOR _TOGETHER _FEWEST_APART _DOUBTFUL",
+        "method.clusters": "_POOR _TOGETHER _FEWEST_APART",
+        "method.division": "_RARE _DOUBTFUL",
     },
     "only with strokes, or only without additions": {
         "method.seeds": (

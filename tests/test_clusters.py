@@ -233,14 +233,18 @@ def test_what_fits_worst_is_a_start_where_annealing_divides_the_background(monke
     assert agree(scores_of(search.cells, search.of_number(2)).argmax(axis=1), region)
 
 
-def test_the_cells_of_a_rare_texture_are_found_and_in_its_absence_none():
+def test_a_rare_texture_is_found_and_in_its_absence_none():
     halves = np.mgrid[:32, :32][1] // 16
     region = halves.copy()
     region[4:11, 20:27] = 2
     search = search_of(region, n_draws=40)
-    np.testing.assert_array_equal(search.unlike(profiles_of(halves, search.cells)), (region == 2).ravel())
+    profiles, (taken,), left = search.with_novelties(profiles_of(halves, search.cells), 3, 0.0)
+    assert agree(scores_of(search.cells, profiles).argmax(axis=1), region) and not left
+    assert np.mean(region.ravel()[taken] == 2) > 0.5
+    profiles, taken, (left,) = search.with_novelties(profiles_of(halves, search.cells), 2, 0.0)
+    assert len(profiles) == 2 and not taken and np.mean(region.ravel()[left] == 2) > 0.5
     search = search_of(halves, n_draws=40)
-    assert search.unlike(profiles_of(halves, search.cells)) is None
+    assert search.with_novelties(profiles_of(halves, search.cells), 3, 0.0)[1:] == ([], [])
 
 
 def test_one_cluster_needs_no_search():

@@ -131,8 +131,6 @@ class Segmenter(Editable):
             learned = learn_scenes(images, masks, seeds, settings, rng, tell)
             divider = Divider(learned.settings, rng, tell, () if sample is None else sample.windows)
             fit = divider.divide(learned.scenes, learned.features, learned.n_classes)
-            if sample is not None:
-                fit = divider.with_novelties(fit)
         ground = profile_of_ground(
             learned.originals, [scene.ground for scene in learned.scenes], fit.textures.features
         )

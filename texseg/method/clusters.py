@@ -23,8 +23,9 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -63,12 +64,10 @@ _LEAST_SPREAD = 3e-5  # added to variances, of values in ranges
 _MERITS = (3.5, -2.2, 0.55)  # learned, with fields left out: `benchmarks/learn_merit.py`
 _LEAST = 1e-3  # added to shares before their logarithms are taken
 _LEAST_GAIN = 0.01  # added to gains
-_RARE = 0.1  # of the image; a note tells of less that may be one more segment
 _WORST = 0.01  # share of the windows that may be a rare texture; .005 to .02 do as well
 _POOR = 0.1  # share of a cluster's windows from which a rare texture in it is looked for
 _TOGETHER = 0.68  # share of what is unlike the rest that lies in one place; else a texture varies
 _FEWEST_APART = 9  # windows
-_DOUBTFUL = -3.0  # logarithm of the odds from which on what may be a texture is said
 _MORE = 3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse
 _FEWEST = 6  # clusters of it
 
@@ -151,25 +150,16 @@ class Search:
         worst = divergences >= np.quantile(divergences, 1 - _WORST)
         return np.concatenate([profiles, windows.profiles(worst[:, None].astype(np.float32))])
 
-    def unlike(self, profiles: Floats) -> NDArray[np.bool_] | None:
-        """Cells (N,) of one more, rare texture, if what K profiles fit worst is likely one; else None."""
-        n_records = len(self.history)
-        fit, tree = self._with_last(self._with_worst(profiles))
-        del self.history[n_records:]  # which is that of the result
-        unlike = arg_max_over(fit.posteriors.T) == len(profiles)
-        is_rare = self.cells.sizes @ unlike < _RARE * self.cells.sizes.sum()
-        return unlike if _odds_of(tree) > 0 and is_rare else None
-
-    def novelties(self, profiles: Floats, crops: Sequence[tuple[slice, ...]]) -> list[NDArray[np.bool_]]:
+    def novelties(self, profiles: Floats, crops: Sequence[tuple[slice, ...]] = ()) -> list[NDArray[np.bool_]]:
         """Cells (N,) of what fits a cluster worst, the most first, where nearly all of it lies in one place.
 
         The windows of each of K profiles are divided in two, from those that fit it worst; of a texture that
-        varies, these are scattered. The images are ``crops`` of one scene, several of which may show a place.
+        varies, these are scattered. Several ``crops`` of one scene may show the same place.
         """
         every, found, background = self.windows, [], self.windows.background
         labels, divergences = divergence(every, scores_of(every, profiles, background))
-        image, places = self._places(crops)
-        reach = max(part.stop - part.start for crop in crops for part in crop)
+        scenes = replace(every, grids=every.stacks or every.grids)
+        image = np.repeat(np.arange(len(scenes.grids)), [math.prod(shape) for shape in scenes.grids])
         for k in range(len(profiles)):
             own = (every.sizes > 0) & (labels == k)
             if np.count_nonzero(own) < _FEW:
@@ -182,22 +172,27 @@ class Search:
                     break
             marked = np.zeros(len(labels), bool)
             marked[own] = apart ^ (apart.mean() > _HALF)
-            largest = np.concatenate([largest_part(each).ravel() for each in every.pieces(marked)])
-            here = places[largest & (image == np.bincount(image[largest], minlength=1).argmax())]
-            if len(here) >= _FEWEST_APART:
-                is_near = (places >= here.min(axis=0) - reach) & (places <= here.max(axis=0) + reach)
-                together = largest & is_near.all(axis=1)
-                if np.count_nonzero(together) >= _TOGETHER * np.count_nonzero(marked):
-                    found.append(together)
+            largest = np.concatenate([largest_part(each).ravel() for each in scenes.pieces(marked)])
+            together = largest & (image == np.bincount(image[largest], minlength=1).argmax())
+            if np.count_nonzero(together) < _FEWEST_APART:
+                continue
+            if crops:
+                together = largest & self._are_near(together, scenes.grids, crops)
+            if np.count_nonzero(together) >= _TOGETHER * np.count_nonzero(marked):
+                found.append(together)
         return [self._cells_of(each) for each in sorted(found, key=np.count_nonzero, reverse=True)]
 
-    def _places(self, crops: Sequence[tuple[slice, ...]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Crop (N,) of every window, and its pixel (N, 2) in the scene."""
+    def _are_near(
+        self, marked: NDArray[np.bool_], shapes: Sequence[tuple[int, ...]], crops: Sequence[tuple[slice, ...]]
+    ) -> NDArray[np.bool_]:
+        """Which windows (N,) of crops, with grids of some shapes, may show the place of the marked ones."""
         places = []
-        for crop, grid, shape in zip(crops, self.grids, self.windows.grids, strict=True):
+        for crop, grid, shape in zip(crops, self.grids, shapes, strict=True):
             steps, starts = self._step * np.array(grid.sides), [part.start for part in crop]
             places.append(starts + steps * np.indices(shape).reshape(len(shape), -1).T)
-        return np.repeat(np.arange(len(crops)), [len(own) for own in places]), np.concatenate(places)
+        every, reach = np.concatenate(places), max(part.stop - part.start for crop in crops for part in crop)
+        here = every[marked]
+        return np.all((every >= here.min(axis=0) - reach) & (every <= here.max(axis=0) + reach), axis=1)
 
     def _cells_of(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Cells (N,) of some windows (n,)."""
@@ -209,27 +204,31 @@ class Search:
         return np.concatenate(found)
 
     def with_novelties(
-        self, profiles: Floats, most: int, crops: Sequence[tuple[slice, ...]]
+        self, profiles: Floats, most: int, least: float, crops: Sequence[tuple[slice, ...]] = ()
     ) -> tuple[Floats, list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
         """Profiles (k, M), k up to ``most``, with rare textures; cells (N,) of these and of what may be some.
 
         Each of `novelties` is tried as one more cluster. If all are likely textures then, it is added; if two
-        others are likely one, it takes the place of one of them.
+        others are likely one, it takes the place of one of them; if its odds are above ``least``, it is said.
         """
-        taken, left = [], []
-        for cells in self.novelties(profiles, crops):
-            k, start = len(profiles), self.cells.profiles(cells[:, None].astype(np.float32))
+        taken, left, seen = [], [], np.zeros(len(self.cells.sizes), bool)
+        for found in self.novelties(profiles, crops):
+            k, n_records = len(profiles), len(self.history)
+            start = self.cells.profiles(found[:, None].astype(np.float32))
             fit, tree = self._with_last(np.concatenate([profiles, start]))
-            odds = _odds_of(tree)
-            before = profiles
+            odds = -np.inf if tree is None else float(shipped_table().log_odds(tree.evidence)[0])
+            cells = arg_max_over(fit.posteriors.T) == k
             if odds > 0 and k < most:
                 profiles = fit.profiles
             elif tree is not None and odds <= 0 and k not in tree.merges[0]:
                 profiles = self.on_cells(self._of_level(tree, k)[None])[0].profiles
-            if profiles is not before:
-                taken.append(cells)
-            elif odds > _DOUBTFUL:
-                left.append(cells)
+            else:
+                del self.history[n_records:]  # which is that of the result
+                if odds > least and not (cells & seen).any():
+                    left.append(cells)
+                    seen |= cells
+                continue
+            taken.append(cells)
         return profiles, taken, left
 
     def _with_last(self, profiles: Floats) -> tuple[Candidate, MergeTree | None]:
@@ -392,11 +391,6 @@ class Search:
             if state.converged and state.beta >= self.beta and len(state.params.profiles) == K:
                 break
         return state.params.profiles, records
-
-
-def _odds_of(tree: MergeTree | None) -> float:
-    """Logarithm of the odds that the two closest of all clusters are two textures."""
-    return -np.inf if tree is None else float(shipped_table().log_odds(tree.evidence)[0])
 
 
 def _recorded(run: Iterator[State], records: list[Record], phase: str, level: int) -> Iterator[State]:

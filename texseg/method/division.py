@@ -22,6 +22,9 @@ from texseg.method.textures import Scene, Textures, cell_sites, effective_observ
 from texseg.parameters import Settings
 from texseg.pixels.composites import label_sizes
 
+_RARE = 0.1  # of an image; a note tells of less that may be one more segment
+_DOUBTFUL = -3.0  # logarithm of the odds from which on what may be a texture of a scene of crops is said
+
 
 class Division(NamedTuple):
     """Scenes, divided."""
@@ -55,51 +58,57 @@ class Divider:
         ``n_classes`` says that there are seeds, from which both learn.
         """
         search = self._search(scenes, features)
-        selection, painted, unlike = None, None, None
+        selection, painted, rare = None, None, list[NDArray[np.bool_]]()
         if n_classes is not None:
             self.tell("clusters")
             painted = seeded_textures(search, scenes, features, n_classes)
             textures = painted.textures
         else:
-            textures, selection = self._textures(search, scenes, features)
-            textures = _by_energy(textures)
-            is_given = selection is None and len(textures.profiles) > 1
-            is_of_textures = self.settings.model == "acm" and self.settings.smoothness > 0
-            if is_given and is_of_textures and (self.settings.n_axes > 2 or len(self.crops) < FEWEST_CROPS):
-                unlike = search.unlike(textures.profiles)
+            profiles, selection, rare = self._profiles(search, scenes)
+            textures = search.textures(_by_energy(profiles, features), features)
         by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
         if painted is not None:
             by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
         division = self._by_cue(by_texture, n_classes)
-        if unlike is not None and division.textures.features.has_filters:
-            self._note_one_more(search, unlike)
+        if rare and division.textures.features.has_filters:
+            self._note_one_more(search, rare, len(division.textures.profiles) + 1)
         return division
 
-    def with_novelties(self, found: Division) -> Division:
-        """Let what is rare in the crops be textures, if they likely are; say where else some may be."""
-        s, search, before = self.settings, found.search, found.textures
-        is_of_textures = before.features.has_filters and s.model == "acm" and s.smoothness > 0
-        if not is_of_textures or s.n_axes > 2 or len(self.crops) < FEWEST_CROPS:
-            return found
-        k = len(before.profiles)
-        most = s.k_max if s.n_segments is None and s.grow else k
-        profiles, taken, left = search.with_novelties(before.profiles, most, self.crops)
-        search.forget_windows()
-        if profiles is not before.profiles:
-            textures = _by_energy(search.textures(profiles, before.features))
-            again = self._finished(search, found.scenes, textures, lambda *_: None)
-            selection = found.selection and found.selection._replace(chosen=len(again.textures.profiles))
-            found = again._replace(selection=selection)
-        number = len(found.textures.profiles)
-        if taken:
-            where = placed(*(self._place(search, cells)[0] for cells in taken))
-            grown = f"; the number of segments grew from {k} to {number}, grow=False (--no-grow) keeps it"
-            warn(f"what is rare at {where} has a segment of its own{grown if number > k else ''}")
-        if left:
-            where = placed(*(self._place(search, cells)[0] for cells in left))
-            remedy = f"if it is another texture, try n_segments={number + 1} (-k {number + 1})"
-            warn(f"what lies at {where} is unlike most of its segment; {remedy}")
-        return found
+    def _with_rare(
+        self, search: Search, profiles: NDArray[np.floating]
+    ) -> tuple[NDArray[np.floating], list[NDArray[np.bool_]]]:
+        """Let what is rare be textures, in place of a wrong split; in crops, also as more of them.
+
+        Also gives the cells (N,) of all else that may be a texture.
+        """
+        s, K = self.settings, len(profiles)
+        is_scene = s.n_axes == 2 and len(self.crops) >= FEWEST_CROPS
+        if s.model != "acm" or s.smoothness == 0 or not (is_scene or K > 1):
+            return profiles, []
+        most = s.k_max if is_scene and s.n_segments is None and s.grow else K
+        crops, least = (self.crops, _DOUBTFUL) if is_scene else ((), 0.0 if s.n_segments else np.inf)
+        profiles, taken, left = search.with_novelties(profiles, most, least, crops)
+        if (number := len(profiles)) > K:
+            warn(
+                f"what is rare at {self._where(search, taken)} has a segment of its own; the number of "
+                f"segments grew from {K} to {number}, grow=False (--no-grow) keeps it"
+            )
+        sizes = search.cells.sizes
+        return profiles, [own for own in left if is_scene or sizes @ own < _RARE * sizes.sum()]
+
+    def _note_one_more(self, search: Search, rare: list[NDArray[np.bool_]], number: int) -> None:
+        """Say how much may be one more segment, and where."""
+        share = float(search.cells.sizes @ np.any(rare, axis=0)) / float(search.cells.sizes.sum())
+        remedy = f"try n_segments={number} (-k {number}), or paint a seed there"
+        whole, where = "crops" if self.crops else "image", self._where(search, rare)
+        warn(f"{share:.1%} of the {whole} may be one more segment, most of it at {where}: {remedy}")
+
+    def _where(self, search: Search, parts: Sequence[NDArray[np.bool_]]) -> str:
+        """Name the places of some cells."""
+        found = [self._place(search, marked) for marked in parts]
+        if len(search.grids) == 1 or self.crops:
+            return placed(*(window for window, _ in found))
+        return "; ".join(f"{placed(window)} of image {index}" for window, index in found)
 
     def _by_cue(self, by_texture: Division, n_classes: int | None) -> Division:
         s = self.settings
@@ -113,19 +122,8 @@ class Divider:
             return by_texture
         return _better(by_texture, self._by_values(by_texture, n_classes), seen)
 
-    def _note_one_more(self, search: Search, unlike: NDArray[np.bool_]) -> None:
-        """Say how much may be one more segment, and where, unless it is scattered: then it may be borders."""
-        assert self.settings.n_segments is not None  # else the number was chosen
-        (window, n_there, index), number = self._place(search, unlike), self.settings.n_segments + 1
-        if 2 * n_there < np.count_nonzero(unlike):
-            return
-        where = placed(window) + (f" of image {index}" if len(search.grids) > 1 and not self.crops else "")
-        share = float(search.cells.sizes @ unlike) / float(search.cells.sizes.sum())
-        remedy = f"try n_segments={number} (-k {number}), or paint a seed there"
-        warn(f"{share:.1%} of the image may be one more segment, most of it at {where}: {remedy}")
-
-    def _place(self, search: Search, marked: NDArray[np.bool_]) -> tuple[Window, int, int]:
-        """Where the largest part of some cells (N,) lies, how many cells it has, and in which image it is."""
+    def _place(self, search: Search, marked: NDArray[np.bool_]) -> tuple[Window, int]:
+        """Where the largest part of some cells (N,) lies, and in which image it is."""
         grids = search.grids
         parts = np.split(marked, np.cumsum([grid.n_cells for grid in grids])[:-1])
         index = int(np.argmax([part.sum() for part in parts]))
@@ -137,7 +135,7 @@ class Divider:
             slice(start + int(at.min()) * side, start + min((int(at.max()) + 1) * side, length))
             for start, at, side, length in spans
         )
-        return window, len(places[0]), index
+        return window, index
 
     def _finished(
         self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]
@@ -161,10 +159,13 @@ class Divider:
         beta = effective_observations(features.bank, sides)
         return Search(cells, grids, features.wavelengths, s, beta, self.rng)
 
-    def _textures(
-        self, search: Search, scenes: list[Scene], features: Features
-    ) -> tuple[Textures, Selection | None]:
-        """Find as many clusters of the cells as requested or chosen; see :mod:`texseg.method.clusters`."""
+    def _profiles(
+        self, search: Search, scenes: list[Scene]
+    ) -> tuple[NDArray[np.floating], Selection | None, list[NDArray[np.bool_]]]:
+        """Find as many clusters of the cells as requested or chosen; see :mod:`texseg.method.clusters`.
+
+        Also gives the cells of what may be one more.
+        """
         has_ground = any(scene.ground is not None for scene in scenes)
         selection = None
         if self.settings.n_segments is None:
@@ -183,10 +184,12 @@ class Divider:
         else:
             self.tell("clusters")
             profiles = search.best_level([tree], K)
-        if selection is not None and has_ground:  # which is a segment, too, and never the only one
-            numbers, chosen = selection.n_segments + 1, selection.chosen + 1
-            selection = selection._replace(n_segments=numbers, chosen=chosen)
-        return search.textures(profiles, features), selection
+        found = len(profiles)
+        profiles, rare = self._with_rare(search, profiles)
+        if selection is not None:  # flat background is a segment, too, and never the only one
+            numbers, chosen = selection.n_segments + has_ground, selection.chosen + has_ground
+            selection = selection._replace(n_segments=numbers, chosen=chosen + len(profiles) - found)
+        return profiles, selection, rare
 
     def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
         """Let another model of the family cluster the windows; pixels get their labels as usual."""
@@ -224,7 +227,7 @@ class Divider:
         tried = []
         for is_mixture in (True, False):
             profiles = search.of_values(means, K, is_mixture)
-            textures = _by_energy(search.textures(profiles, features))
+            textures = search.textures(_by_energy(profiles, features), features)
             tried.append(self._labelled(scenes, textures, lambda *_: None))
             if len(tried[-1][0].profiles) == K:
                 break
@@ -314,9 +317,7 @@ def _seen(by_texture: Division) -> tuple[float, float, float]:
     return float(confidence), ragged, told
 
 
-def _by_energy(textures: Textures) -> Textures:
-    """Order textures by their mean bin over the filters (or the first value if there are none), ascending."""
-    features = textures.features
-    profiles = textures.profiles.reshape(len(textures.profiles), -1, features.n_bins)
-    energies = profiles[:, : max(1, features.n_filters)] @ np.arange(features.n_bins)
-    return textures.take(np.argsort(energies.mean(axis=1), kind="stable"))
+def _by_energy(profiles: NDArray[np.floating], features: Features) -> NDArray[np.floating]:
+    """Order profiles by their mean bin over the filters (or the first value if there are none), ascending."""
+    tables = profiles.reshape(len(profiles), -1, features.n_bins)[:, : max(1, features.n_filters)]
+    return profiles[np.argsort((tables @ np.arange(features.n_bins)).mean(axis=1), kind="stable")]
