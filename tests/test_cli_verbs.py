@@ -454,7 +454,7 @@ class TestEdits:
         assert names_in(tmp_path / "three.texseg") == ("", "gland", "")
         run("apply", tmp_path / "three.texseg", scene_file, "-o", tmp_path / "a", "-q")
         words = ("apply", tmp_path / "three.texseg", scene_file, "--merge", "1+4", "-o", tmp_path / "c")
-        said = "--merge names segment 4, not one of the segments, which are 1 to 3"
+        said = "edits (--merge, --edits): label 4 is not one of the segments, which are 1 to 3"
         assert said in run(*words, exit_code=2).stderr and not (tmp_path / "c").exists()
         merge = ["--merge", "2+4=gland"]
         run("apply", tmp_path / "four.texseg", scene_file, *merge, "-o", tmp_path / "b", "-q")
@@ -466,8 +466,10 @@ class TestEdits:
         [
             (["--merge", "2"], 2, "'2' is not of the form 2+5=gland, 2+5 or 3=stroma"),
             (["--merge", "a+b"], 2, "'a+b' is not of the form"),
-            (["--merge", "2+9"], 2, "--merge names segment 9, not one of the segments, which are 1 to 2"),
-            (["--merge", "0+1", "-k", "auto"], 2, "--merge names segment 0, not one of the segments, which"),
+            (["--merge", "2+9"], 2, "label 9 is not one of the segments, which are 1 to 2"),
+            (["--merge", "0+1", "-k", "auto"], 2, "label 0 is not one of the segments, which are 1 to 255"),
+            (["--merge", "1+2=a", "--merge", "2=b"], 2, "label 2 is part of a segment that gets two names"),
+            (["--merge", "1=a", "--merge", "2=a"], 2, "each name may be given once, got a, a"),
             (["--edits", "none.json"], 2, "none.json: No such file or directory"),
             (["--edits", "wrong.json"], 2, "wrong.json: not a file of edits"),
         ],

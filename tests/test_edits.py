@@ -180,6 +180,10 @@ def test_pixels_without_data_stay_so():
         (lambda m: m.split(1), "can be split where the model was fitted, not in one loaded from a file"),
         (lambda m: m.rename({9: "x"}), "label 9 is not one of the segments"),
         (lambda m: m.rename({1: "x", 2: "x"}), "each name may be given once, got x, x"),
+        (
+            lambda m: m.edit({"merge": [[1, 2]], "names": {"1": "x", "2": "y"}}),
+            "label 2 is part of a segment that gets two names, x and y; keep one",
+        ),
         (lambda m: m.rename({"one": "x"}), 'names must be of the form {"2": "gland"}'),
         (lambda m: m.rename({1: 2}), 'names must be of the form {"2": "gland"}'),
         (lambda m: m.edit({"merge": [], "name": {}}), "edits must be of the form"),

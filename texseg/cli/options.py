@@ -1,7 +1,6 @@
 """Options that several verbs share; those of parameters come from their table."""
 
 import difflib
-import itertools
 import json
 import math
 import re
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from texseg.io.files import atomic_write, open_regular
-from texseg.parameters import PARAMETERS, Parameter
+from texseg.parameters import MOST_SEGMENTS, PARAMETERS, Parameter
 
 if TYPE_CHECKING:
     from texseg.io.regions import PixelSize
@@ -240,18 +239,14 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def edits_of(options: dict[str, Any], K: int | None) -> "Edits":
-    """Pick the edits of the segments; those of segments beyond their number are refused before any work."""
+    """Pick the edits of the segments; what no segments can follow is refused before any work."""
     from texseg.method.edits import Edits
 
-    every = Edits()
-    for name in ("edits", "merge"):
-        given: Edits = options.get(name) or Edits()
-        labels = {*itertools.chain(*given.merge), *(label for label, _ in given.names)}
-        beyond = sorted(label for label in labels if not 1 <= label <= (K or label))
-        if beyond:
-            allowed = f"which are 1 to {K}" if K else "which count from 1"
-            raise click.UsageError(f"--{name} names segment {beyond[0]}, not one of the segments, {allowed}")
-        every += given
+    every: Edits = (options.get("edits") or Edits()) + (options.get("merge") or Edits())
+    try:
+        every.names_of([""] * (K or MOST_SEGMENTS))
+    except ValueError as error:
+        raise click.UsageError(f"edits (--merge, --edits): {error}") from None
     return every
 
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -80,7 +81,7 @@ class Decoded(NamedTuple):
 Window = tuple[slice, ...]  # rows and columns (of volumes, planes first), from start to stop
 
 
-class Stored:
+class Stored(ABC):
     """An opened file of one format."""
 
     header: Header
@@ -88,7 +89,8 @@ class Stored:
     levels: tuple[tuple[int, int], ...] = ()  # rows and columns of each level of a pyramid, the largest first
 
     def check(self) -> None:
-        """Refuse what the file cannot hold, before it is decoded."""
+        """Refuse what the file cannot hold, before it is decoded; of most formats, the header tells."""
+        return
 
     def only_whole(self, level: int) -> str:
         """Why the file cannot be read in parts; empty if it can."""
@@ -98,9 +100,9 @@ class Stored:
         """Palette indices (H, W) of a single-page palette image, else None."""
         return None
 
+    @abstractmethod
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         """Return what reads windows of one page, channels last; `axes` names the axes of the stored image."""
-        raise NotImplementedError
 
 
 def both(first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:

@@ -9,7 +9,7 @@ import re
 import struct
 import warnings
 import zlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -34,7 +34,7 @@ def cmyk_to_rgb(light: NDArray) -> NDArray:
     return np.rint(product).astype(light.dtype)
 
 
-class Picture(Stored, ABC):
+class Picture(Stored):
     """A picture in memory, which is decoded whole; the frames of an animation are pages."""
 
     format, pixels_per_byte = "", 2**16

@@ -60,9 +60,14 @@ class Edits(NamedTuple):
         names = [""] * (int(classes.max(initial=-1)) + 1)
         for label, name in reversed(list(enumerate(old))):
             names[classes[label]] = name or names[classes[label]]
+        names_given = dict[int, str]()
         for label, name in self.names:
             _check_labels((label,), len(old))
-            names[classes[label - 1]] = name.strip()
+            new = classes[label - 1]
+            names[new] = names_given.setdefault(new, name.strip())
+            if names[new] != name.strip():
+                both = f"{names[new]} and {name.strip()}"
+                raise ValueError(f"label {label} is part of a segment that gets two names, {both}; keep one")
         given = [name for name in names if name]
         if len(set(given)) < len(given):
             raise ValueError(f"each name may be given once, got {', '.join(given)}")
