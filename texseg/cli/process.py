@@ -57,6 +57,7 @@ from texseg.method.blocks import BlockPlan
 from texseg.method.edits import Edits
 from texseg.method.sampling import (
     CROP_OF_STACK,
+    LABELLED_AGAIN,
     NO_DATA,
     SceneSample,
     crop_count,
@@ -133,11 +134,14 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
                     return process(item, replace(work, skip_existing=True), callback)
                 reason = _LOST
             outcome = Outcome(item.path, "failed", reason)
-    # files say which of their bands is transparency, and the outcome that the logarithm was used
-    no_matter = (DeprecationWarning, FourthBandWarning, LogarithmWarning)
-    said = [str(each.message) for each in caught if not issubclass(each.category, no_matter)]
-    messages = tuple(dict.fromkeys((*outcome.messages, *said)))
+    messages = tuple(dict.fromkeys((*outcome.messages, *_said(caught))))
     return outcome._replace(seconds=time.perf_counter() - start, messages=messages)
+
+
+def _said(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Give warnings in words; files name their transparent band, and the outcome names the logarithm."""
+    no_matter = (DeprecationWarning, FourthBandWarning, LogarithmWarning)
+    return [str(each.message) for each in caught if not issubclass(each.category, no_matter)]
 
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
@@ -420,7 +424,7 @@ def _label_by_blocks(
         novel = blocks.read_blocks(scene, model.textures_, plan, request, parts, **options)
         if not novel or not learns_again(sample, *growth):
             break
-        messages.append(f"labelled again, with textures of what none explained at first: {placed(*novel)}")
+        messages.append(LABELLED_AGAIN.format(placed(*novel)))
         model, parts = None, PartsFolder(parts.folder, made, resume=False)
     found = model.textures_, plan, request, parts
     largest, sides = model.n_segments_ + work.unknown, " x ".join(map(str, dict.fromkeys(plan.sides)))
@@ -437,7 +441,7 @@ def _label_by_blocks(
     messages.append(said)
     if novel:
         messages.append(unexplained(novel, model.n_segments_))
-    messages += [f"textures learned from {sample.pop('words')}"] if sample else []
+    messages += [f"textures learned from {sample.pop('words')}", *sample.pop("notes")] if sample else []
     about: Any = {"parts": parts, "sample": sample, "volume": volume}
     return Labelled(pages, model, largest, choice, tuple(messages), **about)
 
@@ -600,7 +604,8 @@ def _fit_crops(
 
     # a single block does not show how much flat background there is
     parameters = {**work.parameters, "flat_ground": False}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         warnings.filterwarnings("ignore", "an image with a side of")
         model = fit_model(crops, parameters, show, sample=sample)
-    return model, {"words": str(sample), **sample.record()}
+    return model, {"words": str(sample), "notes": _said(caught), **sample.record()}

@@ -27,6 +27,7 @@ from texseg.counts.sites import WINDOW_STEP
 from texseg.io.regions import Tally
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
 from texseg.method.sampling import (
+    LABELLED_AGAIN,
     SceneSample,
     crop_count,
     crops_in,
@@ -467,7 +468,7 @@ def crops_of(
     source = ArrayWindows(image, channel_axis, mask, n_axes)
     sample, read = read_crops(source, random_state, crop_count(None, 1, n_axes), side, places)
     if places:
-        warn(f"labelled again, with textures of what none explained at first: {placed(*places)}")
+        warn(LABELLED_AGAIN.format(placed(*places)))
     elif not is_lazy(image):
         warn(
             f"an image of shape {image.shape} takes more than half of the memory that is free: it is "

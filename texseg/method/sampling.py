@@ -81,6 +81,9 @@ def learns_again(sample: Mapping[str, Any], n_segments: int | None, grow: bool) 
     return may_grow and sample.get("again") == 0 and len(sample["windows"]) >= FEWEST_CROPS
 
 
+LABELLED_AGAIN = "no texture explained {}: texseg learned from there as well, and labelled the image again"
+
+
 def unexplained(places: Sequence[Window], n_segments: int) -> str:
     """Name places that no texture explains, and say what to do."""
     more = n_segments + 1
