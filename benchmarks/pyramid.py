@@ -10,12 +10,14 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from texseg.counts.blocks import scale_rows
 from texseg.counts.grid import CellGrid, cell_grid
 from texseg.counts.matrix import CountMatrix, CountOperator, WindowedCounts, is_implicit
 from texseg.fitting.anneal import State, anneal
@@ -170,12 +172,20 @@ def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
 def coarse_to_fine(
     model: Any, levels: Iterable[tuple[CountMatrix, Any]], schedule: Sequence[float], **options: Any
 ) -> Iterator[tuple[int, State]]:
-    """Anneal counts and row weights of the first level; the others go on at the last temperature, in turn."""
+    """Anneal counts and sizes of the first level's rows; others go on at the last temperature, in turn."""
     for index, (counts, sizes) in enumerate(levels):
-        for state in anneal(model, counts, schedule, row_weights=sizes, **options):
+        for state in anneal(*of_cells(model, counts, sizes), schedule, **options):
             yield index, state
         options |= {"start": state.params, "perturbation": 0.0}
         schedule = schedule[-1:]
+
+
+def of_cells(model: Any, counts: CountMatrix, sizes: Any) -> tuple[Any, CountMatrix]:
+    """Give cells the mean counts of their pixels, and count each as many times as it has pixels."""
+    if sizes is None:
+        return model, counts
+    policy = type(model.posterior)(sizes)
+    return replace(model, posterior=policy), scale_rows(counts, 1 / np.maximum(sizes, 1e-9))
 
 
 def _cell_parent(fine: CellGrid, coarse: CellGrid) -> NDArray[np.intp]:

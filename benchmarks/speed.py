@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.datasets import SAMPLES, SUITES, read
 from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports, timed
 from benchmarks.peers import recipe, recipe_without_positions
-from benchmarks.pyramid import ChannelCounts, coarse_to_fine, pyramid
+from benchmarks.pyramid import ChannelCounts, coarse_to_fine, of_cells, pyramid
 from texseg import TextureSegmenter, match_labels, segment, threads
 from texseg.channels.encode import Features, learn_features
 from texseg.channels.gabor import GaborBank
@@ -319,7 +319,7 @@ def annealed(
     """Anneal on levels of the grid, from the first critical temperature to that of the windows."""
     model, rng = HistogramClustering(), np.random.RandomState(0)
     final = effective_observations(bank, n.windows.tolist())
-    first = critical_beta(model, levels[0][0], rng, levels[0][1])
+    first = critical_beta(*of_cells(model, *levels[0]), rng)
     schedule = geometric_schedule(min(0.8 * first, final), final, 0.5)
     return coarse_to_fine(model, levels, schedule, rng=rng, n_clusters=K, growth="split-merge")
 
@@ -357,7 +357,7 @@ def print_implicit(side: int = 160, n_steps: int = 15) -> None:
             options = {"n_clusters": K, "max_steps": n_steps, "tol": 0, "over_relax": False}
             ends.append(last_of(anneal(model, counts, [beta], rng=rng, **options)))
             seconds.append(time.process_time() - start)
-        steps = [model.step(counts, ends[1].params, beta, None, None) for counts in (implicit, explicit)]
+        steps = [model.step(counts, ends[1].params, beta) for counts in (implicit, explicit)]
         differences = [np.abs(a.posteriors - b.posteriors).max() for a, b in (steps, ends)]
         table.row(beta / critical, *(f"{difference:.1e}" for difference in differences), *seconds)
     print(f"explicit counts hold {4 * explicit.shape[1]} bytes a pixel in float32")

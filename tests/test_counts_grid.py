@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from benchmarks.pyramid import ChannelCounts, aggregate, coarse_to_fine, parent_of, pyramid
+from benchmarks.pyramid import ChannelCounts, aggregate, coarse_to_fine, of_cells, parent_of, pyramid
 from texseg.counts.grid import cell_counts, cell_grid, stacked, window_means
 from texseg.counts.matrix import WindowedCounts, column_totals, is_implicit
 from texseg.fitting.anneal import anneal
@@ -212,11 +212,12 @@ def test_no_bare_em_step_raises_the_free_energy(kind):
         counts, sizes = aggregate(n, parent_of(grid))
     else:
         counts = kinds_of(n)[kind]
-    model, beta, Q, energies = HistogramClustering(), 6.0, None, []
+    model, counts = of_cells(HistogramClustering(), counts, sizes)
+    beta, Q, energies = 6.0, None, []
     profiles = rng.dirichlet(np.ones(N_BINS), (4, 3)).reshape(4, -1)
     params = Profiles(profiles if is_implicit(counts) else profiles / 3, np.full(4, 0.25))
     for _ in range(40):
-        params, free_energy, Q, _ = model.step(counts, params, beta, Q, sizes)
+        params, free_energy, Q, _ = model.step(counts, params, beta, Q)
         energies.append(free_energy)
     assert energies[-1] < energies[0]
     assert (np.diff(energies) <= 1e-6 * abs(energies[0])).all()
@@ -270,7 +271,6 @@ def test_free_energy_never_rises_under_a_potts_prior(side):
             [4.0 / side**2],
             rng=np.random.RandomState(0),
             n_clusters=3,
-            row_weights=grid.sizes,
             max_steps=12,
         )
     )

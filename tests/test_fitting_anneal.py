@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.cluster import kmeans_plusplus
 
-from benchmarks.pyramid import aggregate, coarse_to_fine
+from benchmarks.pyramid import aggregate, coarse_to_fine, of_cells
 from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.anneal import Transition, anneal, critical_beta, geometric_schedule, grow, last_of
 from texseg.fitting.assignment import ArgMax, PottsField
@@ -275,9 +275,8 @@ def test_rows_without_sites_do_not_count():
     n, truth = planted()
     empty = np.concatenate([n, np.zeros((30, n.shape[1]))])
     weights = np.repeat([1.0, 0.0], [len(n), 30])
-    model = HistogramClustering(ArgMax())
-    full = list(grow(model, n, 3, rng=np.random.RandomState(0)))
-    masked = list(grow(model, empty, 3, rng=np.random.RandomState(0), row_weights=weights))
+    full = list(grow(HistogramClustering(ArgMax()), n, 3, rng=np.random.RandomState(0)))
+    masked = list(grow(HistogramClustering(ArgMax(weights)), empty, 3, rng=np.random.RandomState(0)))
     assert masked[2].free_energy == pytest.approx(full[2].free_energy)
     assert same_partition(masked[2].posteriors[: len(n)].argmax(axis=1), truth)
     np.testing.assert_allclose(masked[2].params.weights.sum(), 1)
@@ -314,8 +313,9 @@ def test_a_level_evaluates_the_original_free_energy():
     coarse = aggregate(image, parent)
     model, rng = HistogramClustering(), np.random.RandomState(0)
     params = model.initial(image, 3, rng, spread=0.5)
-    tied = model.step(coarse.counts, params, 0.3, None, coarse.sizes)
-    Q = tied.posteriors[parent]
+    cells, mean = of_cells(model, *coarse)
+    tied = cells.step(mean, params, 0.3)
+    Q = (tied.posteriors / coarse.sizes[:, None])[parent]
     scores = np.asarray(image @ np.log(params.profiles).T)
     direct = -0.3 * (Q * scores).sum() + (Q * np.log(Q / params.weights)).sum()
     assert tied.free_energy == pytest.approx(direct, rel=1e-5)
@@ -327,7 +327,7 @@ def test_levels_run_from_coarse_to_fine_and_agree_with_the_finest():
     coarse = aggregate(image, parent)
     levels = [coarse, (image, None)]
     model = HistogramClustering()
-    first = critical_beta(model, coarse.counts, np.random.RandomState(0), coarse.sizes)
+    first = critical_beta(*of_cells(model, *coarse), np.random.RandomState(0))
     schedule = geometric_schedule(first, 20 * first, 0.7)
     states = list(coarse_to_fine(model, levels, schedule, n_clusters=2, rng=np.random.RandomState(0)))
     assert [key for key, _ in itertools.groupby(level for level, _ in states)] == [0, 1]

@@ -20,7 +20,7 @@ def planted(seed=0, per_cluster=40, K=4, M=12):
 
 def partition_of(n, labels):
     """Give the partition of labels, its problem, and what its splits would give."""
-    problem = Problem(HistogramClustering(), n, 1.0, None)
+    problem = Problem(HistogramClustering(), n, 1.0)
     Q = np.eye(labels.max() + 1)[labels]
     fresh = np.ones(Q.shape[1], bool)
     now = assess(problem, Q, problem.model.stats(n, Q), np.full_like(Q, 0.5), fresh)

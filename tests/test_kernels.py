@@ -85,7 +85,7 @@ def test_steps_and_halves_agree_on_any_number_of_clusters_and_columns(packed, n_
 
     def fitted():
         step = model.step(sites, Profiles(profiles, np.full(n_clusters, 1 / n_clusters)), 1.5)
-        problem, rng = Problem(model, sites, 1.5, None), np.random.RandomState(0)
+        problem, rng = Problem(model, sites, 1.5), np.random.RandomState(0)
         begun = unsplit(problem, step.posteriors, step.stats)._replace(fresh=np.arange(n_clusters) % 2 == 0)
         now = refine_halves(problem, begun, rng)
         again = refine_halves(problem, now, rng)

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from benchmarks.pyramid import aggregate, coarse_to_fine
+from benchmarks.pyramid import aggregate, coarse_to_fine, of_cells
 from texseg.counts.blocks import BlockCounts, scale_rows
 from texseg.counts.matrix import WindowedCounts, split_counts
 from texseg.models import ACM, HACM, PMM, SCM, SMM, choose_number
@@ -286,8 +286,9 @@ def test_two_sided_clustering_goes_from_coarse_to_fine():
     parent = np.arange(36) // 4
     coarse, sizes = aggregate(n, parent)
     model, rng = TwoSidedClustering(), np.random.RandomState(0)
-    rows, columns = grown(coarse, 3, rng, sizes, True)[1], grown(coarse.T, 5, rng, doubling=True)[1]
-    start = model.start_from(coarse, rows, columns, sizes)
+    mean = of_cells(model, coarse, sizes)[1]
+    rows, columns = grown(mean, 3, rng, sizes, True)[1], grown(coarse.T, 5, rng, doubling=True)[1]
+    start = model.start_from(mean, rows, columns)
     levels = [(coarse, sizes), (n, None)]
     states = list(coarse_to_fine(model, levels, [1.0], start=start, rng=rng, perturbation=0.0))
     assert states[0][1].posteriors.rows.shape == (9, 3) and states[-1][1].posteriors.rows.shape == (36, 3)

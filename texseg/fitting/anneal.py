@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from texseg.counts.matrix import CountMatrix, groups_of
-from texseg.fitting.assignment import Weights
 from texseg.fitting.moves import (
-    MOVES,
     Growing,
     Partition,
     Transition,
@@ -58,12 +56,9 @@ def geometric_schedule(start: float, stop: float, factor: float = 0.8) -> list[f
     return [min(float(start * factor**-i), float(stop)) for i in range(steps)] + [float(stop)]
 
 
-def critical_beta(
-    model: Any, n: CountMatrix, rng: np.random.RandomState, row_weights: Weights = None
-) -> float:
+def critical_beta(model: Any, n: CountMatrix, rng: np.random.RandomState) -> float:
     """Inverse temperature of the first phase transition: below it there is only one profile; may be inf."""
-    everything = np.ones((n.shape[0], 1), dtype=np.float32)
-    return float(model.instabilities(n, model.initial(n, 1, rng), everything, rng, row_weights).beta[0])
+    return float(model.instabilities(n, model.initial(n, 1, rng), model.everything(n), rng).beta[0])
 
 
 def last_of(states: Iterable[State]) -> State:
@@ -83,7 +78,6 @@ def anneal(
     growth: str | None = None,
     validation: Callable[[Any, Any], float] | None = None,
     patience: int | None = None,
-    row_weights: Weights = None,
     over_relax: bool = True,
     perturbation: float = 0.01,
     tol: float = 1e-5,
@@ -95,7 +89,7 @@ def anneal(
     "split", or "split-merge", which also exchanges clusters.
     """
     if schedule is None:
-        hottest = 0.8 * critical_beta(model, n, rng, row_weights)
+        hottest = 0.8 * critical_beta(model, n, rng)
         schedule = geometric_schedule(min(hottest, 1.0), 1.0)
     # growth itself looks for clusters that are about to separate
     settings = StepLimits(validation, patience, over_relax, tol, max_steps, 1 if growth else CALM_STEPS)
@@ -105,7 +99,7 @@ def anneal(
     posteriors, step, n_distinct = None, 0, 1
     growing = Growing(n_clusters, growth != "split", rng) if growth else None
     for beta in schedule:
-        problem = Problem(model, n, beta, row_weights)
+        problem = Problem(model, n, beta)
         if growing is None:
             noise = (1 + perturbation * rng.uniform(-1, 1, value.shape) for value in params)
             noisy = params._make(map(np.multiply, params, noise))
@@ -140,16 +134,12 @@ def grow(
     rng: np.random.RandomState,
     beta: float = 1.0,
     n_extra: int = 3,
-    row_weights: Weights = None,
-    max_moves: int = MOVES,
-    settle_steps: int = 6,
     doubling: bool = False,
 ) -> Iterator[State]:
     """Grow clusters at one temperature by splits (``doubling``: of all at once), then merge back to one."""
-    problem = Problem(model, n, beta, row_weights)
-    settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
-    everything, most, visits = np.ones((n.shape[0], 1), np.float32), min(n_clusters + n_extra, n.shape[0]), 0
-    now = unsplit(problem, everything, model.stats(n, everything, row_weights))
+    problem, everything = Problem(model, n, beta), model.everything(n)
+    most, visits = min(n_clusters + n_extra, n.shape[0]), 0
+    now = unsplit(problem, everything, model.stats(n, everything))
     yield _visited(problem, now, visits)
     now = refine_halves(problem, now, rng)
     while len(now.gains) < most and now.gains.max() > resolution(now.energies):
@@ -159,34 +149,24 @@ def grow(
                 Q, stats, parts, fresh = split(now, int(k), now.kept)
                 now = now._replace(Q=Q, stats=stats, halves=parts, fresh=fresh)
         now = assess(problem, now.Q, now.stats, now.halves, now.fresh)
-        now = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
+        now = improve(problem, settle(problem, now), rng)
         yield _visited(problem, now, visits := visits + 1)
     while now.Q.shape[1] > 1:
         losses = merge_losses(problem, now)
         i, j = divmod(int(losses.argmin()), len(losses))
         now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
-        now = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
+        now = improve(problem, settle(problem, now), rng)
         yield _visited(problem, now, visits := visits + 1)
 
 
-def merge_down(
-    model: Any,
-    n: CountMatrix,
-    params: Any,
-    n_clusters: int,
-    *,
-    beta: float = 1.0,
-    row_weights: Weights = None,
-    settle_steps: int = 6,
-) -> Any:
+def merge_down(model: Any, n: CountMatrix, params: Any, n_clusters: int, beta: float = 1.0) -> Any:
     """Merge the pairs of clusters that lose least, again and again, until ``n_clusters`` are left."""
-    problem = Problem(model, n, beta, row_weights)
-    settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
+    problem = Problem(model, n, beta)
     first = problem.step(params, None)
-    now = settle(problem, unsplit(problem, first.posteriors, first.stats), settings)
+    now = settle(problem, unsplit(problem, first.posteriors, first.stats))
     while (too_many := now.Q.shape[1] - n_clusters) > 0:
         pairs = close_pairs(problem, now, max(1, int(too_many * MERGED_AT_ONCE)))
-        now = settle(problem, merge_pairs(problem, now, pairs), settings)
+        now = settle(problem, merge_pairs(problem, now, pairs))
     return now.params
 
 

@@ -1,11 +1,11 @@
 """From scores to assignments: the three posterior policies of the clustering models.
 
-A policy is called as ``policy(scores, beta, weights, previous, row_weights)`` and returns the posteriors
-``Q`` (N, K), or (N, S, K) for several runs, and the free energy in nats, ``F = -beta sum Q scores + (the
-prior's term)``: ``sum KL(Q || weights)`` for :class:`SoftMax`, nothing for :class:`ArgMax` ([1]_ Eq. 23), and
-``-H(Q) - strength / 2 sum Q (G Q)`` for :class:`PottsField`. Only the likelihood is tempered ([1]_ Eq. 60,
-65). A row that stands for several sites ([1]_ section 5.4) has their mean scores, and ``row_weights`` says
-how many there are.
+A policy is called as ``policy(scores, beta, weights, previous)`` and returns the posteriors ``Q`` (N, K), or
+(N, S, K) for several runs, and the free energy in nats, ``F = -beta sum Q scores + (the prior's term)``:
+``sum KL(Q || weights)`` for :class:`SoftMax`, nothing for :class:`ArgMax` ([1]_ Eq. 23), and ``-H(Q) -
+strength / 2 sum Q (G Q)`` for :class:`PottsField`. Only the likelihood is tempered ([1]_ Eq. 60, 65). The
+posteriors of a row that counts ``c`` times, as one that stands for several sites does ([1]_ section 5.4), sum
+to ``c``: they are how many of these belong to each cluster, and F is that of all of them.
 
 References
 ----------
@@ -14,7 +14,7 @@ References
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import cv2
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from texseg.threads import kernels, side_by_side
 
 Floats = NDArray[np.floating]
-Weights: TypeAlias = Floats | None  # (N,), how many sites each row stands for; None where each is one
+Weights: TypeAlias = Floats | None  # (N,), how often each row counts; None where each counts once
 
 SETTLING_SWEEPS = 12  # mean-field sweeps after which a map hardly changes when the profiles are fixed
 
@@ -36,19 +36,17 @@ _NUMBERS_AT_ONCE = 2**16  # of planes that one thread blurs; the blur of less ta
 class Assignment(NamedTuple):
     """Posteriors of a policy and their free energy."""
 
-    posteriors: Floats  # (N, K), or (N, S, K) for several runs; sums to one over K
+    posteriors: Floats  # (N, K), or (N, S, K) for several runs; the sum over K is how often a row counts
     free_energy: Any  # in nats; an array (S,) for several runs
 
 
 class Posterior(Protocol):
     """What the models and the driver need from a policy."""
 
-    def __call__(
-        self, scores: Floats, beta: float, weights: Floats, previous: Any = None, row_weights: Weights = None
-    ) -> Assignment:
+    def __call__(self, scores: Floats, beta: float, weights: Floats, previous: Any = None) -> Assignment:
         """Turn the scores (N, ..., K) into posteriors (N, ..., K) and their free energy."""
 
-    def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
+    def cluster_terms(self, posteriors: Floats) -> Floats:
         """Return every cluster's part (K,) of the prior's term of F, at the best mixing proportions."""
 
 
@@ -101,39 +99,44 @@ def arg_max_over(values: Floats) -> NDArray[np.int32]:
     return index
 
 
+@dataclass(frozen=True, eq=False)
 class SoftMax:
     """Posterior probabilities of a mixture with mixing proportions ([1] Eq. 29 and 60)."""
 
-    def __call__(
-        self, scores: Floats, beta: float, weights: Floats, previous: Any = None, row_weights: Weights = None
-    ) -> Assignment:
+    row_weights: Weights = None
+
+    def __call__(self, scores: Floats, beta: float, weights: Floats, previous: Any = None) -> Assignment:
         """Return ``Q ~ weights exp(beta scores)``, which minimises F, and F = -sum of the log sums."""
         prior = np.log(np.maximum(weights, _TINY)).astype(scores.dtype)
         Q, log_sums = soft_max(beta * scores + prior)
-        return Assignment(Q, -_weighted_sum(log_sums, row_weights))
+        return _counted(Q, -log_sums, self.row_weights)
 
-    def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
-        """``sum_i c_i Q_ik log(Q_ik / rho_k)`` with the best ``rho``, shape (K,)."""
-        c = np.ones(len(posteriors)) if row_weights is None else np.asarray(row_weights, float)
-        sizes = c @ posteriors
-        surprise = c @ (posteriors * np.log(np.maximum(posteriors, _TINY)))
+    def cluster_terms(self, posteriors: Floats) -> Floats:
+        """``sum_i Q_ik log(Q_ik / (c_i rho_k))`` with the best ``rho``, shape (K,)."""
+        ones, shares = np.ones(len(posteriors)), posteriors
+        c = ones if self.row_weights is None else self.row_weights
+        if self.row_weights is not None:
+            shares = posteriors / np.maximum(c, _TINY)[:, None]
+        sizes = ones @ posteriors
+        surprise = ones @ (posteriors * np.log(np.maximum(shares, _TINY)))
         return surprise - sizes * np.log(np.maximum(sizes, _TINY) / c.sum())
 
 
+@dataclass(frozen=True, eq=False)
 class ArgMax:
     """Hard assignments to the cluster with the largest score ([1] Eq. 23); ties go to the first."""
 
-    def __call__(
-        self, scores: Floats, beta: float, weights: Floats, previous: Any = None, row_weights: Weights = None
-    ) -> Assignment:
+    row_weights: Weights = None
+
+    def __call__(self, scores: Floats, beta: float, weights: Floats, previous: Any = None) -> Assignment:
         """Return one-hot rows; F is ``-beta`` times the sum of the largest scores."""
         best = scores.argmax(axis=-1)[..., None]
         Q = np.zeros_like(scores)
         np.put_along_axis(Q, best, 1, axis=-1)
         largest = np.take_along_axis(scores, best, axis=-1)[..., 0]
-        return Assignment(Q, -beta * _weighted_sum(largest, row_weights))
+        return _counted(Q, -beta * largest.astype(np.float64), self.row_weights)
 
-    def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
+    def cluster_terms(self, posteriors: Floats) -> Floats:
         """Zeros (K,): without mixing proportions and entropy only the likelihood counts."""
         return np.zeros(posteriors.shape[1])
 
@@ -156,10 +159,10 @@ class PottsField:
     ``Q <- softmax(beta scores + strength * G Q)``, where ``G`` is a Gaussian neighbourhood that ends at the
     border of the grid. F never rises, since the eigenvalues of ``G`` lie above -0.001.
 
-    ``presence`` (N,) says how much each site counts as a neighbour, 0 to 1; by default ``row_weights``
-    relative to the largest of them. With a ``coupling`` the first of three axes counts planes: those on
-    either side count by it times a Gaussian of their distance, relative to 1 for the site's own plane; all
-    together they count as one, so that maps are not smoothed more within planes.
+    ``presence`` (N,) says how much each site counts as a neighbour, 0 to 1. With a ``coupling`` the first of
+    three axes counts planes: those on either side count by it times a Gaussian of their distance, relative to
+    1 for the site's own plane; all together they count as one, so that maps are not smoothed more within
+    planes.
     """
 
     def __init__(
@@ -180,50 +183,42 @@ class PottsField:
         self.n_sweeps = n_sweeps
         self.presence = presence
 
-    def __call__(
-        self, scores: Floats, beta: float, weights: Floats, previous: Any = None, row_weights: Weights = None
-    ) -> Assignment:
+    def __call__(self, scores: Floats, beta: float, weights: Floats, previous: Any = None) -> Assignment:
         """Sweep from ``previous`` (if None, from the posteriors that ignore neighbours)."""
-        presence = self._presence(row_weights, scores.dtype)
         local = scores.dtype.type(beta) * _planes(scores)
         planes = soft_max_over(local.copy()) if previous is None else _planes(previous).astype(local.dtype)
         *runs, K, N = planes.shape
         energies = np.empty((*runs, N), planes.dtype)
-        field = partial(self._field, presence=presence)
 
         def settle(run: tuple[Floats, Floats, Floats]) -> None:
             own, local, energies = run
-            own[:] = mean_field(local, field, own, self.n_sweeps, self.strength)
+            own[:] = mean_field(local, self._field, own, self.n_sweeps, self.strength)
             if kernels is not None and own.dtype == np.float32:
-                kernels.field_energies(own, local, field(own), energies, K, float(self.strength))
+                kernels.field_energies(own, local, self._field(own), energies, K, float(self.strength))
                 return
             surprise = np.log(np.maximum(own, _TINY)) - np.where(own > 0, local, 0)
-            np.einsum("kn,kn->n", own, surprise - 0.5 * self.strength * field(own), out=energies)
+            np.einsum("kn,kn->n", own, surprise - 0.5 * self.strength * self._field(own), out=energies)
 
         every = planes.reshape(-1, K, N), local.reshape(-1, K, N), energies.reshape(-1, N)
         side_by_side(settle, zip(*every, strict=True))
-        return Assignment(_sites_first(planes), _weighted_sum(_sites_first(energies), row_weights))
+        return _counted(_sites_first(planes), _sites_first(energies))
 
-    def field(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
+    def field(self, posteriors: Floats) -> Floats:
         """``strength * G Q`` (N, ..., K): what the neighbours of every site add to its scores."""
-        planes, presence = _planes(posteriors), self._presence(row_weights, posteriors.dtype)
-        fields = self.strength * self._field(planes.reshape(-1, planes.shape[-1]), presence)
+        planes = _planes(posteriors)
+        fields = self.strength * self._field(planes.reshape(-1, planes.shape[-1]))
         return _sites_first(fields.reshape(planes.shape))
 
-    def _presence(self, row_weights: Weights, dtype: np.dtype) -> Floats | None:
-        if self.presence is not None or row_weights is None:
-            return self.presence
-        return (row_weights / max(float(np.max(row_weights)), _TINY)).astype(dtype)
-
-    def _field(self, planes: Floats, presence: Floats | None) -> Floats:
+    def _field(self, planes: Floats) -> Floats:
         """``G Q`` of planes (n, N), with zeros outside the grids."""
         out, step = np.empty_like(planes), max(1, _NUMBERS_AT_ONCE // planes.shape[1])
         some = [slice(at, at + step) for at in range(0, len(planes), step)]
-        side_by_side(lambda rows: self._blur(planes[rows], presence, out[rows]), some)
+        side_by_side(lambda rows: self._blur(planes[rows], out[rows]), some)
         return out
 
-    def _blur(self, stack: Floats, presence: Floats | None, out: Floats) -> None:
+    def _blur(self, stack: Floats, out: Floats) -> None:
         """Write the field of some planes (n, N) into ``out``."""
+        presence = self.presence
         if kernels is not None and stack.dtype == np.float32 and len(self.grids[0]) == 2:
             taps = cv2.getGaussianKernel(round(8 * self.sigma + 1) | 1, self.sigma, cv2.CV_32F)
             shares = None if presence is None else np.ascontiguousarray(presence, np.float32)
@@ -244,11 +239,10 @@ class PottsField:
             out[:, place] = blurred.reshape(tall.shape)[:, :h].reshape(len(stack), -1)
             start = place.stop
 
-    def cluster_terms(self, posteriors: Floats, row_weights: Weights = None) -> Floats:
-        """``sum_i c_i [Q log Q - 1/2 Q field]`` of every cluster, shape (K,)."""
-        c = np.ones(len(posteriors)) if row_weights is None else np.asarray(row_weights, float)
-        surprise = np.log(np.maximum(posteriors, _TINY)) - 0.5 * self.field(posteriors, row_weights)
-        return c @ (posteriors * surprise)
+    def cluster_terms(self, posteriors: Floats) -> Floats:
+        """``sum_i [Q log Q - 1/2 Q field]`` of every cluster, shape (K,)."""
+        surprise = np.log(np.maximum(posteriors, _TINY)) - 0.5 * self.field(posteriors)
+        return np.ones(len(posteriors)) @ (posteriors * surprise)
 
 
 def through_planes(sigma: float, coupling: float | None) -> Floats:
@@ -277,8 +271,10 @@ def _sites_first(planes: Floats) -> Floats:
     return planes.transpose(-1, *range(planes.ndim - 1))
 
 
-def _weighted_sum(values: Floats, row_weights: Weights) -> Any:
-    """Sum over the sites (N, ...); a number for one run, an array (S,) for several."""
-    values = values.astype(np.float64)
-    total = values.sum(axis=0) if row_weights is None else np.asarray(row_weights, np.float64) @ values
-    return float(total) if total.ndim == 0 else total
+def _counted(Q: Floats, energies: Floats, row_weights: Weights = None) -> Assignment:
+    """Count every row of posteriors (N, ..., K) and energies (N, ...) as often as its weight says."""
+    energies = energies.astype(np.float64)
+    total = energies.sum(axis=0) if row_weights is None else row_weights @ energies
+    if row_weights is not None:
+        Q = Q * row_weights.reshape(-1, *[1] * (Q.ndim - 1)).astype(Q.dtype)
+    return Assignment(Q, float(total) if total.ndim == 0 else total)

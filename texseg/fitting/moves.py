@@ -15,6 +15,7 @@ from texseg.fitting.steps import Problem, StepLimits, descend
 POWER_STEPS = 2  # power iterations to find the direction in which a cluster is first split
 HALVES_STEPS = 2  # EM steps within a cluster to improve a new split before it is judged
 JUDGED_PAIRS = 4  # pairs a cluster whose merging is judged exactly where many clusters are merged down
+SETTLING = StepLimits(over_relax=False, max_steps=6, calm_steps=1)  # after a move
 MOVES = 5  # most split-and-merge moves at one temperature and number of clusters
 
 
@@ -53,15 +54,15 @@ def unsplit(problem: Problem, Q: Floats, stats: Any) -> Partition:
     return assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(Q.shape[1], bool))
 
 
-def settle(problem: Problem, now: Partition, settings: StepLimits) -> Partition:
+def settle(problem: Problem, now: Partition) -> Partition:
     """Run EM steps; the halves stay as they are."""
-    *_, last = descend(problem, now.params, now.Q, settings)
+    *_, last = descend(problem, now.params, now.Q, SETTLING)
     return assess(problem, last.result.posteriors, last.result.stats, now.halves, now.fresh)
 
 
 def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) -> Partition:
     """Improve every tentative split by EM steps within its cluster; new ones start along the eigenvector."""
-    halves, *found = problem.model.refined(problem.n, now, problem.beta, rng, problem.row_weights)
+    halves, *found = problem.model.refined(problem.n, now, problem.beta, rng)
     return Partition(*now[:4], halves, np.zeros_like(now.fresh), *found)
 
 
@@ -160,16 +161,14 @@ def exchange(problem: Problem, now: Partition) -> tuple[Partition, Transition] |
     return changed, Transition(problem.beta, k, j)
 
 
-def improve(
-    problem: Problem, now: Partition, settings: StepLimits, rng: np.random.RandomState, max_moves: int
-) -> Partition:
+def improve(problem: Problem, now: Partition, rng: np.random.RandomState) -> Partition:
     """Exchange clusters as long as that lowers F."""
-    for _ in range(max_moves):
+    for _ in range(MOVES):
         now = refine_halves(problem, now, rng)
         exchanged = exchange(problem, now)
         if exchanged is None:
             return now
-        now = settle(problem, exchanged[0], settings)
+        now = settle(problem, exchanged[0])
     return refine_halves(problem, now, rng)
 
 

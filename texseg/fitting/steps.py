@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from texseg.counts.matrix import CountMatrix, groups_of
-from texseg.fitting.assignment import Floats, Weights
+from texseg.fitting.assignment import Floats
 
 ETA_GROWTH = 1.4  # factor by which over-relaxation grows while it succeeds
 
@@ -31,15 +31,14 @@ class Problem(NamedTuple):
     model: Any
     n: CountMatrix
     beta: float
-    row_weights: Weights
 
     def step(self, params: Any, posteriors: Any) -> Any:
         """One EM iteration."""
-        return self.model.step(self.n, params, self.beta, posteriors, self.row_weights)
+        return self.model.step(self.n, params, self.beta, posteriors)
 
     def energies(self, stats: Any, Q: Floats) -> Floats:
         """Every cluster's part (K,) of F, with the best parameters for ``Q``."""
-        return np.asarray(self.model.energies(self.n, stats, Q, self.beta, self.row_weights))
+        return np.asarray(self.model.energies(self.n, stats, Q, self.beta))
 
 
 class Iteration(NamedTuple):

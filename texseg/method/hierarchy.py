@@ -227,9 +227,11 @@ def critical_temperatures(
         group = grouped(merges, len(merges) - step)
         parents.append(group[labels] == group[kept])
     Q = np.stack(parents[::-1], axis=1).astype(np.float32)
-    n = cells.counts[...] * cells.weights
+    sizes = np.maximum(cells.sizes, 1e-12)[:, None]
     profiles = cells.profiles(Q) * cells.weights
     params = Profiles(profiles / profiles.sum(axis=1, keepdims=True), Q.mean(axis=0))
     rng = np.random.RandomState(0)
-    transitions = HistogramClustering().instabilities(n, params, Q, rng, cells.sizes)
+    transitions = HistogramClustering().instabilities(
+        cells.counts[...] * cells.weights / sizes, params, Q * sizes, rng
+    )
     return np.asarray(1.0 / transitions.beta, np.float64)

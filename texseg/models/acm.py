@@ -20,9 +20,9 @@ from scipy.special import softmax
 from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import State, grow, merge_down
-from texseg.fitting.assignment import ArgMax, Floats
+from texseg.fitting.assignment import ArgMax, Floats, SoftMax, Weights
 from texseg.models import base
-from texseg.models.base import FLOOR, Allowed, Rng, Weights
+from texseg.models.base import Allowed, Rng
 from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, Run, best_of, settings
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, held_totals, rows_of_columns
@@ -50,21 +50,21 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
     def _model(self, data: Data) -> HistogramClustering:
         """Rows are left out and a background is chosen with ``beta="auto"``, unless switched off."""
         if data.beta is not None or self.predictive is False:
-            return HistogramClustering()
-        totals = row_totals(data.counts)
-        mean = totals.sum() / self.n_clusters
-        lengths = totals if data.weights is None else totals / np.maximum(data.weights, FLOOR)
-        usual = float(np.median(lengths[totals > 0])) if totals.any() else 1.0
+            return HistogramClustering(SoftMax(data.weights))
+        totals = row_totals(data.counts) * (data.rows[:, 0] > 0)
+        mean = float(totals @ data.rows[:, 0]) / self.n_clusters
+        usual = float(np.median(totals[totals > 0])) if totals.any() else 1.0
         mass = mean * BACKGROUND_SHARE / (1 - BACKGROUND_SHARE)
         caution = Caution(rows_of_columns(data.counts), mass, mean, usual=usual)
-        return PredictiveHistogramClustering(caution=caution)
+        return PredictiveHistogramClustering(SoftMax(data.weights), caution=caution)
 
     def _fit_run(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Where the temperature is chosen, all runs begin with plain clusters at 1, which compete as well."""
         if data.beta is not None:
             return self._fitted(data, rng)
         fixed = data._replace(validation=None, beta=1.0)
-        data = data._replace(start=self._search(HistogramClustering(), fixed, rng)[1].state.params)
+        plain = HistogramClustering(SoftMax(data.weights))
+        data = data._replace(start=self._search(plain, fixed, rng)[1].state.params)
         found = [self._fitted(data, rng)]
         if not self.predictive:
             found.append(self._fitted(data._replace(beta=1.0), rng))
@@ -82,10 +82,10 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         if getattr(self, "mixing", "") == "object":
             return super()._with_all(model, run, data, rng)
         new, params, groups = data.validation, run.state.params, groups_of(data.counts)
-        scores = model.scores(new, params, data.weights, of=data.counts)
+        scores, before = model.scores(new, params, of=data.counts), run.state.posteriors
         with np.errstate(divide="ignore"):
-            Q = softmax(np.log(run.state.posteriors) + run.state.beta * scores, axis=1)
-        held = held_totals(model, model.node_counts(data.counts, params, run.state.posteriors), groups)
+            Q = softmax(np.log(base.normalise(before)) + run.state.beta * scores, axis=1) * data.rows
+        held = held_totals(model, model.node_counts(data.counts, params, before), groups)
         counts = getattr(params, model.profiles_of) * held + model.node_counts(new, params, Q)
         params = params._replace(**{model.profiles_of: base.normalise_profiles(counts, groups)})
         return model, run._replace(state=run.state._replace(params=params, posteriors=Q))
@@ -101,8 +101,8 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         found = [run.state.params for _, run in runs]
         weights = np.concatenate([params.weights for params in found]) / len(found)
         every = Profiles(np.concatenate([params.profiles for params in found]), weights)
-        options: dict[str, Any] = {"beta": data.beta, "row_weights": data.weights}
-        start = merge_down(HistogramClustering(), data.counts, every, self.n_clusters, **options)
+        plain = HistogramClustering(SoftMax(data.weights))
+        start = merge_down(plain, data.counts, every, self.n_clusters, data.beta)
         return [*runs, (model, self._descend(model, data, start, data.beta, rng))]
 
 
@@ -158,9 +158,9 @@ class ACM(OneSided):
 
     def _model(self, data: Data) -> HistogramClustering:
         if self.assignment == "hard":
-            return HistogramClustering(ArgMax())
+            return HistogramClustering(ArgMax(data.weights))
         if self.predictive and data.beta is not None:
-            return PredictiveHistogramClustering()
+            return PredictiveHistogramClustering(SoftMax(data.weights))
         return super()._model(data)
 
     def _starts(self, model: HistogramClustering, data: Data, rng: Rng) -> Iterator[Any]:
@@ -177,16 +177,16 @@ class ACM(OneSided):
 def grown(
     n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, doubling: bool = False
 ) -> tuple[Profiles, Floats]:
-    """Grow the best hard partition into (at most) ``n_clusters``: profiles, and rows (N, K), 0 or 1."""
+    """Grow the best hard partition into (at most) ``n_clusters``: profiles, and hard posteriors (N, K)."""
     few, weights = n, row_weights
     if n.shape[0] > MOST_ROWS and not is_implicit(n):
         rows = np.sort(rng.choice(n.shape[0], MOST_ROWS, replace=False))
         few, weights = n[rows], None if row_weights is None else row_weights[rows]
-    model = HistogramClustering(ArgMax())
+    model = HistogramClustering(ArgMax(weights))
 
     def small_enough() -> Iterator[State]:
         beyond = False
-        for state in grow(model, few, n_clusters, rng=rng, row_weights=weights, doubling=doubling):
+        for state in grow(model, few, n_clusters, rng=rng, doubling=doubling):
             if len(state.params.weights) > n_clusters:
                 beyond = True
             else:
@@ -196,7 +196,7 @@ def grown(
 
     best = max(small_enough(), key=lambda state: (len(state.params.weights), -state.free_energy))
     clusters = model.with_empty(best.params, best.posteriors, n_clusters, groups_of(n))[0]
-    return clusters, model.step(n, clusters, 1.0, None, row_weights).posteriors
+    return clusters, HistogramClustering(ArgMax(row_weights)).step(n, clusters, 1.0).posteriors
 
 
 @settings
@@ -216,4 +216,4 @@ class TwoSided(CooccurrenceEstimator):
                     break  # the same partition
             if getattr(self, "assignment", "soft") == "soft":
                 rows, columns = base.soften(rows), base.soften(columns)
-            yield model.start_from(data.counts, rows, columns, data.weights)
+            yield model.start_from(data.counts, rows, columns)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.blocks import scale_rows
 from texseg.counts.matrix import CountMatrix, groups_of, row_totals
-from texseg.fitting.assignment import Floats, Posterior, SoftMax, Weights
+from texseg.fitting.assignment import Floats, Posterior, SoftMax
 
 Labels = NDArray[np.intp]
 Rng = np.random.RandomState
@@ -35,7 +35,7 @@ class Stats(NamedTuple):
     """Expected counts of clusters, which add up over rows and images."""
 
     counts: Floats  # (K, M), sum_i Q_ik n_ij; (S, K, M) of several runs
-    sizes: Floats  # (K,), sum_i c_i Q_ik: sites of every cluster; (S, K) of several runs
+    sizes: Floats  # (K,), sum_i Q_ik: rows of every cluster; (S, K) of several runs
 
 
 class Step(NamedTuple):
@@ -71,10 +71,9 @@ def normalise_profiles(counts: Floats, groups: Labels) -> Floats:
     return np.where(totals > 0, in_groups / np.where(totals > 0, totals, 1), pooled).reshape(counts.shape)
 
 
-def mean_profile(n: CountMatrix) -> Floats:
-    """Profile (1, M) of all rows together."""
-    everything = np.asarray(n.T @ np.ones((n.shape[0], 1)), dtype=np.float64)
-    return normalise_profiles(everything.T, groups_of(n))
+def mean_profile(n: CountMatrix, rows: Floats) -> Floats:
+    """Profile (1, M) of all rows together, which count as ``rows`` (N, 1) says."""
+    return normalise_profiles(np.asarray(n.T @ rows, dtype=np.float64).T, groups_of(n))
 
 
 def log_floored(probabilities: Floats, dtype: np.dtype | type = np.float64) -> Floats:
@@ -89,14 +88,6 @@ def normalise(weights: Floats) -> Floats:
         return weights / total
     safe = np.where(total > 0, total, 1)
     return np.where(total > 0, weights / safe, 1.0 / weights.shape[-1])
-
-
-def per_site(scores: Floats, row_weights: Weights) -> Floats:
-    """Divide the rows by the number of sites each stands for; rows without sites become zero."""
-    if row_weights is None:
-        return scores
-    inverse = np.where(row_weights > 0, 1.0 / np.maximum(row_weights, FLOOR), 0.0)
-    return scores * inverse.reshape(-1, *[1] * (scores.ndim - 1)).astype(scores.dtype)
 
 
 def products_at(A: Floats, B: Floats, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
@@ -129,7 +120,7 @@ def sum_at(values: Floats, index: NDArray[Any], size: int, counts: Any = None) -
 
 def soften(posteriors: Floats) -> Floats:
     """Mix a tenth of the uniform distribution into posteriors (N, K), so that EM can still change them."""
-    return 0.9 * posteriors + 0.1 / posteriors.shape[1]
+    return 0.9 * posteriors + 0.1 * posteriors.mean(axis=1, keepdims=True)
 
 
 def heaviest_first(weights: Floats) -> Labels:
@@ -214,38 +205,35 @@ class ClusteringModel(Model):
     posterior: Posterior = field(default_factory=SoftMax)
 
     def prediction(self, params: Any, posteriors: Any) -> tuple[Floats, Floats]:
-        """Posteriors (N, K) and profiles (K, M)."""
-        return posteriors, self.profiles(params)
+        """Posteriors (N, K), of rows that count once, and profiles (K, M)."""
+        return normalise(posteriors), self.profiles(params)
 
-    def scores(
-        self, n: CountMatrix, params: Any, row_weights: Weights = None, of: CountMatrix | None = None
-    ) -> Floats:
-        """Log-likelihood (N, ..., K) of every row, per site; the length that counts may be that of ``of``."""
+    def everything(self, n: CountMatrix) -> Floats:
+        """Posteriors (N, 1) of a single cluster: how often each row counts."""
+        return self.posterior(np.zeros((n.shape[0], 1)), 1.0, np.ones(1)).posteriors
+
+    def scores(self, n: CountMatrix, params: Any, of: CountMatrix | None = None) -> Floats:
+        """Log-likelihood (N, ..., K) of every row; the length that counts may be that of ``of``."""
         profiles, dtype = self.profiles(params), working_dtype(n)
         logs = log_floored(profiles, dtype).reshape(-1, n.shape[1])
-        return per_site(np.asarray(n @ logs.T, dtype).reshape(-1, *profiles.shape[:-1]), row_weights)
+        return np.asarray(n @ logs.T, dtype).reshape(-1, *profiles.shape[:-1])
 
-    def stats(self, n: CountMatrix, Q: Floats, row_weights: Weights = None) -> Stats:
+    def stats(self, n: CountMatrix, Q: Floats) -> Stats:
         """Sum up the expected counts of every cluster under the posteriors ``Q`` (N, K) or (N, S, K)."""
-        c = np.ones(len(Q)) if row_weights is None else row_weights
         flat = Q.reshape(len(Q), -1)
         counts = np.asarray(n.T @ flat, dtype=np.float64).T.reshape(*Q.shape[1:], n.shape[1])
-        return Stats(counts, np.einsum("n,n...->...", c, Q, dtype=np.float64))
+        return Stats(counts, np.einsum("n...->...", Q, dtype=np.float64))
 
-    def step(
-        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
-    ) -> Step:
+    def step(self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None) -> Step:
         """One EM iteration at inverse temperature ``beta``."""
-        scores, explained = self.judged(n, params, posteriors, row_weights)
-        Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
-        stats = self.stats(n, Q, row_weights)
+        scores, explained = self.judged(n, params, posteriors)
+        Q, free_energy = self.posterior(scores, beta, params.weights, posteriors)
+        stats = self.stats(n, Q)
         return Step(self.m_step(stats, groups_of(n), params, explained), free_energy, Q, stats)
 
-    def judged(
-        self, n: CountMatrix, params: Any, posteriors: Any, row_weights: Weights
-    ) -> tuple[Floats, Floats | None]:
+    def judged(self, n: CountMatrix, params: Any, posteriors: Any) -> tuple[Floats, Floats | None]:
         """Scores (N, K), and what each node explains in each cluster (K, V), where it is known already."""
-        return self.scores(n, params, row_weights), None
+        return self.scores(n, params), None
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""

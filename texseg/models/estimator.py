@@ -8,7 +8,7 @@ and the model with the highest held-out likelihood over all temperatures and ste
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 from zlib import crc32
@@ -56,8 +56,8 @@ class FitRecord(NamedTuple):
 class Data(NamedTuple):
     """What a model is fitted to."""
 
-    counts: CountMatrix  # (N, M), every row multiplied by its weight
-    weights: NDArray[np.float64] | None  # (N,), sample_weight; None where all are one
+    counts: CountMatrix  # (N, M)
+    weights: NDArray[np.float64] | None  # (N,), how often each row counts; None where each counts once
     validation: CountMatrix | None  # Held-out occurrences of the same rows
     everything: CountMatrix | None  # (N, M), both, where the estimator itself has held out the latter
     beta: float | None  # The inverse temperature; None where the held-out occurrences choose it
@@ -69,6 +69,16 @@ class Data(NamedTuple):
         n = self.counts
         entries = 0 if is_implicit(n) else getattr(n, "nnz", n.shape[0] * n.shape[1])
         return FEW_ENTRIES / entries if entries > LARGE_TABLE else 1.0
+
+    @property
+    def rows(self) -> Floats:
+        """How often each row counts, (N, 1)."""
+        return np.ones((self.counts.shape[0], 1)) if self.weights is None else self.weights[:, None]
+
+    def heldout(self, mixing: Floats, profiles: Floats) -> float:
+        """Mean log-likelihood of held-out occurrences; see `heldout_log_likelihood`."""
+        n = self.validation if self.weights is None else scale_rows(self.validation, self.weights)
+        return heldout_log_likelihood(mixing, profiles, n)
 
 
 class Run(NamedTuple):
@@ -267,6 +277,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     _first_beta: ClassVar[float] = 1.0
     _beta_factor: ClassVar[float] = 0.7
     _warm: ClassVar[bool] = False
+    _assigns_rows: ClassVar[bool] = True  # or single occurrences
 
     beta: float | str = field(default="auto", kw_only=True)
     validation_fraction: float = field(default=0.1, kw_only=True)
@@ -359,8 +370,9 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 parts = fitted, held_out, n
             else:
                 beta = 1.0
-        if weights is not None:
+        if weights is not None and not self._assigns_rows:  # occurrences count as often as their row
             parts = tuple(None if part is None else scale_rows(part, weights) for part in parts)
+            weights = None
         data = Data(parts[0], weights, parts[1], parts[2], beta if auto else float(self.beta))
         if data.share_of_few < 1:
             single = (None if part is None else part.astype(np.float32) for part in parts)
@@ -393,8 +405,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         """Warn where one profile for all rows predicts held-out occurrences better."""
         if data.validation is None:
             return
-        rows = np.ones((data.counts.shape[0], 1))
-        single = heldout_log_likelihood(rows, base.mean_profile(data.counts), data.validation)
+        single = data.heldout(np.ones_like(data.rows), base.mean_profile(data.counts, data.rows))
         if state.heldout < single - 5 * WORTHWHILE:  # the two perplexities differ as they are shown
             remedy = "" if data.beta is None else 'pass beta="auto", or '
             warnings.warn(
@@ -464,18 +475,16 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         """Run EM at one temperature; keep the state that is best on held-out data, or else the last."""
 
         def judge(params: Any, posteriors: Any) -> float:
-            assert data.validation is not None
-            mixing, profiles = model.prediction(params, posteriors)
-            return heldout_log_likelihood(mixing, profiles, data.validation)
+            return data.heldout(*model.prediction(params, posteriors))
 
         n, schedule, n_clusters = data.counts, [beta], getattr(self, self._size_parameters[0])
-        options: dict[str, Any] = {"row_weights": data.weights, "rng": rng, "start": start, "tol": self.tol}
+        options: dict[str, Any] = {"rng": rng, "start": start, "tol": self.tol}
         options |= {"over_relax": self.over_relaxation and not plain_steps, "perturbation": 0.0}
         if judged := data.validation is not None:
             options |= {"validation": judge, "patience": PATIENCE}
         if start is None:
             options |= {"growth": "split-merge", "n_clusters": n_clusters}
-            hottest = HOTTER * critical_beta(model, n, rng, data.weights)
+            hottest = HOTTER * critical_beta(model, n, rng)
             schedule = geometric_schedule(min(beta, hottest), beta, COOLING)
         kept, history, steps = None, [], 0
         for state in anneal(model, n, schedule, max_steps=plain_steps or self.max_iter, **options):
@@ -494,7 +503,8 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def _keep(self, model: Any, run: Run) -> None:
         state = run.state
         model, params, posteriors = self._in_order(model, state.params, state.posteriors)
-        self._fitted_model, self._params = model, params
+        other_rows = {"posterior": type(model.posterior)()} if hasattr(model, "posterior") else {}
+        self._fitted_model, self._params = replace(model, **other_rows), params
         self.mixing_, self.components_ = model.prediction(params, posteriors)
         self.row_posteriors_ = model.row_posteriors(params, posteriors)
         self.labels_ = self.row_posteriors_.argmax(axis=1)

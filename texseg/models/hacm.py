@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
 from texseg.fitting.anneal import State, Transition, anneal, critical_beta, geometric_schedule
-from texseg.fitting.assignment import Floats
+from texseg.fitting.assignment import Floats, SoftMax
 from texseg.fitting.moves import resolution
 from texseg.models import base
 from texseg.models.acm import HistogramClustering, OneSided, Profiles
-from texseg.models.base import FLOOR, Allowed, ClusteringModel, Labels, Rng, Stats, Step, Weights
+from texseg.models.base import FLOOR, Allowed, ClusteringModel, Labels, Rng, Stats, Step
 from texseg.models.estimator import Data, Run, settings
 from texseg.models.left_out import LeavesRowsOut
 from texseg.models.smm import FOLD_IN_STEPS
@@ -192,27 +192,24 @@ class ObjectMixing(HierarchicalClustering):
         """Give every row the mixing of its clusters: the third stage begins where the second ended."""
         return params._replace(vertical=np.repeat(params.vertical[None], n_rows, axis=0))
 
-    def step(
-        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
-    ) -> Step:
+    def step(self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None) -> Step:
         """One EM iteration over blocks of rows; a block needs (its entries x K x D) numbers."""
         K, D = self.tree.paths.shape
         V, M = params.nodes.shape
         counts = np.zeros((M, V))
         vertical = np.empty_like(params.vertical)
-        Q = np.empty((n.shape[0], K))
+        Q, every = np.empty((n.shape[0], K)), self.everything(n)
         energy = 0.0
         entries = max(1, _ENTRIES_AT_ONCE // (K * D))
         per_row = max(1, int(np.ceil(getattr(n, "nnz", n.shape[0] * M) / n.shape[0])))
         for rows, block in row_blocks(n, max(1, entries // per_row)):
-            mine = None if row_weights is None else row_weights[rows]
             index = base.entry_rows(block)
             # tau q of every entry along every path, zero beyond the leaf
             joint = params.nodes.T[block.indices][:, np.maximum(self.tree.paths, 0)]
             joint *= params.vertical[rows][index]
             p = np.maximum(joint.sum(axis=2), FLOOR)
             scores = base.sum_at(np.log(p), index, block.shape[0], block.data)
-            Q[rows], f = self.posterior(base.per_site(scores, mine), beta, params.weights, None, mine)
+            Q[rows], f = SoftMax(every[rows, 0])(scores, beta, params.weights)
             energy += f
             joint /= p[:, :, None]
             of_rows = base.sum_at(joint.reshape(len(p), K * D), index, block.shape[0], block.data)
@@ -221,9 +218,8 @@ class ObjectMixing(HierarchicalClustering):
             counts += base.sum_at(self._to_nodes(joint), block.indices, M, block.data)
         seen = vertical.sum(axis=2, keepdims=True) > 0
         vertical = np.where(seen, base.normalise(vertical), params.vertical)
-        c = np.ones(len(Q)) if row_weights is None else row_weights
         nodes = base.normalise_profiles(counts.T, groups_of(n))
-        return Step(TreeProfiles(base.normalise(c @ Q), vertical, nodes), energy, Q)
+        return Step(TreeProfiles(base.normalise(Q.sum(axis=0)), vertical, nodes), energy, Q)
 
     def fold_in(self, n: CountMatrix, params: TreeProfiles, beta: float, nodes: bool = False) -> Floats:
         """Posteriors (N, K), or ``p(v | i)`` (N, V), of new rows, estimated with their vertical mixing."""
@@ -241,11 +237,11 @@ class ObjectMixing(HierarchicalClustering):
 
     def row_posteriors(self, params: TreeProfiles, posteriors: Floats) -> Floats:
         """``Q`` (N, K)."""
-        return posteriors
+        return base.normalise(posteriors)
 
     def prediction(self, params: TreeProfiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``p(v | i) = sum_k Q_ik tau_ikv`` (N, V) and the nodes (V, M) (Eq. 59)."""
-        return self._to_nodes(posteriors[:, :, None] * params.vertical), params.nodes
+        return self._to_nodes(base.normalise(posteriors)[:, :, None] * params.vertical), params.nodes
 
 
 def merging_tree(counts: Floats) -> tuple[Tree, Labels]:
@@ -334,7 +330,7 @@ class HACM(OneSided):
     def _fitted(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Fit the flat clusters, the tree, and then the stages of the vertical mixing one after the other."""
         if self.tree == "annealing":
-            flat, history = HistogramClustering(), []
+            flat, history = HistogramClustering(SoftMax(data.weights)), []
             state, tree = self._annealed(flat, data, rng)
             clusters = state.params
         else:
@@ -345,9 +341,9 @@ class HACM(OneSided):
                 # clusters in the left-to-right order of a drawing of the tree
                 tree, places = self.tree, order[np.argsort(np.lexsort(self.tree.paths.T[::-1]))]
                 clusters = Profiles(*(part[places] for part in clusters))
-        kind: Any = HierarchicalClustering
+        kind: Any = partial(HierarchicalClustering, flat.posterior)
         if isinstance(flat, LeavesRowsOut):
-            kind = partial(PredictiveHierarchy, caution=flat.caution)
+            kind = partial(PredictiveHierarchy, flat.posterior, caution=flat.caution)
         model, coldest = kind(tree=tree, learn_vertical=False), self._first_beta
         stages, leaf_share = STAGES[: STAGES.index(self.mixing) + 1], None
         if not flat.monotone and len(stages) > 1:  # near the flat clustering, and from there
@@ -357,7 +353,7 @@ class HACM(OneSided):
             if stage == "cluster":
                 model = kind(tree=tree)
             elif stage == "object":
-                model = ObjectMixing(tree=tree)
+                model = ObjectMixing(flat.posterior, tree=tree)
                 params = model.refine(params, data.counts.shape[0])
             if model.monotone:
                 run = self._tempered(model, data, params, rng, coldest)
@@ -370,14 +366,13 @@ class HACM(OneSided):
     def _annealed(self, flat: HistogramClustering, data: Data, rng: Rng) -> tuple[State, Tree]:
         """Cool from the first phase transition until there are enough clusters; best of ``n_init`` runs."""
         n, coldest = data.counts, data.beta or 1.0
-        schedule = geometric_schedule(min(critical_beta(flat, n, rng, data.weights), coldest), coldest, 0.9)
+        schedule = geometric_schedule(min(critical_beta(flat, n, rng), coldest), coldest, 0.9)
         best, lowest = None, np.inf
         for _ in range(self.n_init):
-            options: dict[str, Any] = {"row_weights": data.weights, "n_clusters": self.n_clusters, "rng": rng}
-            for state in anneal(flat, n, schedule, growth="split", **options):
+            for state in anneal(flat, n, schedule, growth="split", n_clusters=self.n_clusters, rng=rng):
                 if len(state.params.weights) == self.n_clusters:
                     break
-            energy = float(flat.step(n, state.params, coldest, None, data.weights).free_energy)
+            energy = float(flat.step(n, state.params, coldest).free_energy)
             # of runs that differ by rounding only, the first, so that sparse counts give what dense ones do
             if best is None or energy < lowest - resolution(np.array(lowest)):
                 best, lowest = state, energy

@@ -13,7 +13,7 @@ from texseg.counts.sites import BACKGROUND, Sites, mix_background
 from texseg.fitting.assignment import Floats, SoftMax
 from texseg.fitting.moves import HALVES_STEPS, POWER_STEPS, Partition
 from texseg.models import base
-from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step, Weights
+from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step
 from texseg.threads import kernels
 
 _TINY = 1e-30  # in place of zero
@@ -49,12 +49,10 @@ class HistogramClustering(ClusteringModel):
     def _mixed(self, profiles: Floats) -> Floats:
         return profiles if self.background is None else mix_background(profiles, self.background, self.share)
 
-    def step(
-        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
-    ) -> Step:
+    def step(self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None) -> Step:
         """One EM iteration; of stored sites without a prior on their map, in one pass over them."""
-        if not self._is_compiled(n, row_weights) or params.profiles.ndim > 2:
-            return super().step(n, params, beta, posteriors, row_weights)
+        if not self._is_compiled(n) or params.profiles.ndim > 2:
+            return super().step(n, params, beta, posteriors)
         (K, M), N = params.profiles.shape, n.shape[0]
         given, new = Profiles(*map(_doubles, params)), Profiles(np.empty((K, M)), np.empty(K))
         stats, planes = Stats(np.empty((K, M)), np.empty(K)), np.empty((K, N), np.float32)
@@ -62,37 +60,33 @@ class HistogramClustering(ClusteringModel):
         kernels.step(*n.scaled, *given, self._behind, *results, N, M, n.n_channels, float(beta), self.share)
         return Step(new, float(energy[0]), planes.T, stats)
 
-    def _is_compiled(self, n: CountMatrix, row_weights: Weights) -> bool:
-        is_plain = type(self) is HistogramClustering and type(self.posterior) is SoftMax
-        return is_plain and row_weights is None and isinstance(n, Sites) and n.is_compiled
+    def _is_compiled(self, n: CountMatrix) -> bool:
+        is_plain = isinstance(self.posterior, SoftMax) and self.posterior.row_weights is None
+        return is_plain and type(self) is HistogramClustering and isinstance(n, Sites) and n.is_compiled
 
     @property
     def _behind(self) -> Floats | None:
         return None if self.background is None else np.ascontiguousarray(self.background, np.float32)
 
-    def energies(
-        self, n: CountMatrix, stats: Stats, Q: Floats, beta: float, row_weights: Weights = None
-    ) -> Floats:
+    def energies(self, n: CountMatrix, stats: Stats, Q: Floats, beta: float) -> Floats:
         """Every cluster's part (K,) of F, with the best parameters for ``Q`` (N, K)."""
-        if self._is_compiled(n, row_weights):
+        if self._is_compiled(n):
             energies = np.empty(len(stats.sizes))
             kernels.energies(stats.counts, _planes(Q), energies, n.n_channels, float(beta))
             return energies
         S = stats.counts
         totals = S.reshape(len(S), int(groups_of(n)[-1]) + 1, -1).sum(axis=2)
         likelihood = (totals * base.log_floored(totals)).sum(axis=1) - (S * base.log_floored(S)).sum(axis=1)
-        return beta * likelihood + self.posterior.cluster_terms(Q, row_weights)
+        return beta * likelihood + self.posterior.cluster_terms(Q)
 
-    def refined(
-        self, n: CountMatrix, now: Partition, beta: float, rng: Rng, row_weights: Weights = None
-    ) -> tuple[Floats, Stats, Floats]:
+    def refined(self, n: CountMatrix, now: Partition, beta: float, rng: Rng) -> tuple[Floats, Stats, Floats]:
         """Fractions (N, K) of each row's share that stay if a cluster is halved, what stays, and gains (K,).
 
         Fresh halves start along the leading direction; all are refined by EM steps within their cluster.
         """
         (K, M), Q, stats, fresh = now.stats.counts.shape, now.Q, now.stats, now.fresh
         n_steps = HALVES_STEPS if fresh.any() else 1
-        if self._is_compiled(n, row_weights):
+        if self._is_compiled(n):
             halves, kept = _planes(now.halves).copy(), Stats(np.empty((K, M)), np.empty(K))
             starts, gains = _doubles(rng.standard_normal((M, fresh.sum())).T), now.energies.copy()
             given = _planes(Q), halves, fresh, starts, *stats, self._behind, *kept, gains
@@ -102,17 +96,17 @@ class HistogramClustering(ClusteringModel):
         halves = now.halves.copy()
         if fresh.any():
             params = Profiles(now.params.profiles[fresh], now.params.weights)
-            unstable = self.instabilities(n, params, Q[:, fresh], rng, row_weights, max_iter=POWER_STEPS)
+            unstable = self.instabilities(n, params, Q[:, fresh], rng, max_iter=POWER_STEPS)
             halves[:, fresh] = n @ unstable.directions.astype(halves.dtype) > 0
-        kept = self.stats(n, Q * halves, row_weights)
+        kept = self.stats(n, Q * halves)
         for _ in range(n_steps):
-            halves = self._halved(n, stats, kept, beta, row_weights)
-            kept = self.stats(n, Q * halves, row_weights)
+            halves = self._halved(n, stats, kept, beta)
+            kept = self.stats(n, Q * halves)
         left, stay = Stats(*(np.maximum(a - b, 0) for a, b in zip(stats, kept, strict=True))), Q * halves
-        parts = (self.energies(n, *part, beta, row_weights) for part in ((kept, stay), (left, Q - stay)))
+        parts = (self.energies(n, *part, beta) for part in ((kept, stay), (left, Q - stay)))
         return halves, kept, now.energies - sum(parts)
 
-    def _halved(self, n: CountMatrix, stats: Stats, kept: Stats, beta: float, row_weights: Weights) -> Floats:
+    def _halved(self, n: CountMatrix, stats: Stats, kept: Stats, beta: float) -> Floats:
         """E-step within every cluster between two halves, of which one is ``kept``: its fractions (N, K)."""
         groups, left = groups_of(n), np.maximum(stats.counts - kept.counts, 0)
         parts = (self._mixed(self.normalised(part, groups)) for part in (kept.counts, left))
@@ -120,21 +114,19 @@ class HistogramClustering(ClusteringModel):
         share = (kept.sizes / np.maximum(stats.sizes, _TINY)).clip(0, 1)
         weights = np.stack([share, 1 - share], axis=-1)
         dtype = base.working_dtype(n)
-        contrast = base.per_site(np.asarray(n @ (one - other).T.astype(dtype), dtype=dtype), row_weights)
+        contrast = np.asarray(n @ (one - other).T.astype(dtype), dtype=dtype)
         # every cluster is a run of its own; pairs last, each with all of its sites side by side
         pairs = np.stack([contrast.T, np.zeros_like(contrast.T)]).transpose(2, 1, 0)
-        return self.posterior(pairs, beta, weights, None, row_weights).posteriors[..., 0]
+        return base.normalise(self.posterior(pairs, beta, weights).posteriors)[..., 0]
 
     def m_step(self, stats: Stats, groups: Labels, *_: Any) -> Profiles:
         """Eq. 24 and 31 of the memo, for which the old parameters are not needed."""
         return Profiles(self.normalised(stats.counts, groups), base.normalise(stats.sizes))
 
-    def initial(
-        self, n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, spread: float = 0.05
-    ) -> Profiles:
+    def initial(self, n: CountMatrix, n_clusters: int, rng: Rng, spread: float = 0.05) -> Profiles:
         """Return the marginal profile, ``n_clusters`` times, each entry perturbed by about ``spread``."""
         noise = 1.0 + (spread * rng.uniform(-1, 1, (n_clusters, n.shape[1])) if n_clusters > 1 else 0.0)
-        counts = base.mean_profile(n) * noise
+        counts = base.mean_profile(n, self.everything(n)) * noise
         return Profiles(base.normalise_profiles(counts, groups_of(n)), np.full(n_clusters, 1.0 / n_clusters))
 
     def n_distinct(self, params: Profiles) -> Any:
@@ -164,19 +156,17 @@ class HistogramClustering(ClusteringModel):
         params: Profiles,
         Q: Floats,
         rng: Rng,
-        row_weights: Weights = None,
         max_iter: int = 50,
         tol: float = 1e-3,
     ) -> Instability:
         """Find the critical inverse temperatures and the directions in which the clusters would split.
 
         Cluster k becomes unstable when ``beta`` exceeds ``1 / lambda``, with ``lambda`` the largest
-        eigenvalue of the Fisher-weighted covariance of its rows, ``D^-1 X^T diag(Q_k / c) X diag(1 / q_k)``
+        eigenvalue of the Fisher-weighted covariance of its rows, ``D^-1 X^T diag(Q_k) X diag(1 / q_k)``
         (``X`` the residuals, ``D`` the cluster's occurrences in each group).
         """
         q, groups, dtype = params.profiles.T, groups_of(n), base.working_dtype(n)
-        c = np.ones(n.shape[0]) if row_weights is None else np.maximum(row_weights, FLOOR)
-        within = (Q / c[:, None]).astype(dtype)
+        within = Q.astype(dtype)
         occurrences = base.group_sums(np.asarray(n.T @ Q, dtype=np.float64).T, groups).T
         scale = np.where(occurrences > 0, 1.0 / np.maximum(occurrences, FLOOR), 0.0)
         # the inner product of the space of directions, in which the operator is self-adjoint

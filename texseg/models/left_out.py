@@ -23,7 +23,7 @@ import numpy as np
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models import base
-from texseg.models.base import FLOOR, ClusteringModel, Labels, Weights
+from texseg.models.base import FLOOR, ClusteringModel, Labels
 
 NUMBERS_AT_ONCE = 2**18  # entries x V of a block of rows; 2**14 takes twice as long, 2**16 to 2**20 the same
 LEAST_CORRELATION = 0.01  # of the occurrences of a row; smaller ones change no perplexity by 1 %
@@ -54,21 +54,16 @@ class LeavesRowsOut(ClusteringModel):
     monotone: ClassVar[bool] = False
     with_background: ClassVar[slice] = slice(None)  # the nodes that hold the unobserved occurrences
 
-    def scores(
-        self, n: CountMatrix, params: Any, row_weights: Weights = None, of: CountMatrix | None = None
-    ) -> Floats:
-        """Log-likelihood (N, K) of every row, per site, scaled down where the row is long."""
-        scores = super().scores(n, params, row_weights)
-        return scores * self._tempering(n if of is None else of, row_weights)
+    def scores(self, n: CountMatrix, params: Any, of: CountMatrix | None = None) -> Floats:
+        """Log-likelihood (N, K) of every row, scaled down where the row is long."""
+        return super().scores(n, params) * self._tempering(n if of is None else of)
 
-    def judged(
-        self, n: CountMatrix, params: Any, posteriors: Any, row_weights: Weights
-    ) -> tuple[Floats, Floats | None]:
+    def judged(self, n: CountMatrix, params: Any, posteriors: Any) -> tuple[Floats, Floats | None]:
         """Without the rows, if ``params`` belong to ``posteriors``; where there are none, by plain EM."""
         if posteriors is None:
-            return super().judged(n, params, None, row_weights)
-        scores, explained = self._left_out(n, params, posteriors, row_weights)
-        return base.per_site(scores * self._tempering(n, row_weights), row_weights), explained
+            return super().judged(n, params, None)
+        scores, explained = self._left_out(n, params, posteriors)
+        return scores * self._tempering(n), explained
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles with their share of the background."""
@@ -86,9 +81,7 @@ class LeavesRowsOut(ClusteringModel):
         for kind in (masses, correlations):
             yield tuple(replace(self, caution=caution) for caution in kind)
 
-    def _left_out(
-        self, n: CountMatrix, params: Any, Q: Floats, row_weights: Weights
-    ) -> tuple[Floats, Floats | None]:
+    def _left_out(self, n: CountMatrix, params: Any, Q: Floats) -> tuple[Floats, Floats | None]:
         """Scores (N, K) without the row's own part, and what each node explains in each cluster, (K, V)."""
         nodes, tau, groups = getattr(params, self.profiles_of), self.shares_of_nodes(params), groups_of(n)
         V, n_groups = len(nodes), groups.max() + 1
@@ -97,16 +90,16 @@ class LeavesRowsOut(ClusteringModel):
         if tau is not None:
             bare, tau = _by_column(1 / np.maximum(tau @ nodes, FLOOR)), tau.astype(np.float32)
         out, explained = np.empty(Q.shape), np.zeros((Q.shape[1], V))
+        once = Q / np.maximum(Q.sum(axis=1, keepdims=True), 1)  # of a row that counts several times
         per_row = max(1, getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0])
         for rows, block in row_blocks(n, max(1, int(NUMBERS_AT_ONCE / (V * per_row)))):
             index, data = base.entry_rows(block), block.data.astype(np.float32)
-            shares = Q[rows].astype(np.float32).take(index, axis=0)
+            shares = once[rows].astype(np.float32).take(index, axis=0)
             # what an occurrence has added to every node, (entries, V); then the nodes without the row
             left = shares if tau is None else (bare.take(block.indices, axis=0) * shares) @ tau
             left = left * per_count.take(block.indices, axis=0)
             places = index * n_groups + groups[block.indices]  # of every entry: its row and group
-            once = data if row_weights is None else data / np.maximum(row_weights[rows], FLOOR)[index]
-            left *= -once.astype(np.float32)[:, None]
+            left *= -data[:, None]
             rest = 1 + base.sum_at(left, places, block.shape[0] * n_groups)
             left += columns.take(block.indices, axis=0)
             np.maximum(left, 0, out=left)
@@ -115,14 +108,14 @@ class LeavesRowsOut(ClusteringModel):
             # a column that only this row has is impossible for all clusters alike
             np.maximum(p, np.float32(FLOOR), out=p)
             if tau is not None:
-                explained += ((shares * data[:, None]) / p).T @ left
+                explained += ((Q[rows].astype(np.float32).take(index, axis=0) * data[:, None]) / p).T @ left
             out[rows] = base.sum_at(np.log(p, out=p), index, block.shape[0], data)
         return out, None if tau is None else explained
 
-    def _tempering(self, n: CountMatrix, row_weights: Weights) -> Floats:
+    def _tempering(self, n: CountMatrix) -> Floats:
         """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
         correlation = self.caution.correlation
-        beyond = np.maximum(base.per_site(row_totals(n), row_weights) - 1, 0)
+        beyond = np.maximum(row_totals(n) - 1, 0)
         return ((1 + (self.caution.usual - 1) * correlation) / (1 + beyond * correlation))[:, None]
 
 

@@ -19,7 +19,7 @@ from texseg.counts.matrix import CountMatrix, column_totals, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models import base
 from texseg.models.acm import TwoSided
-from texseg.models.base import Model, Step, Weights
+from texseg.models.base import Model, Step
 from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, settings
 from texseg.models.smm import folded_in, pass_over, shares_of_rows
 
@@ -38,17 +38,13 @@ class ProductAspectModel(Model):
 
     joint: ClassVar[str] = "mixing"
 
-    def start_from(
-        self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Weights = None
-    ) -> ProductAspects:
+    def start_from(self, n: CountMatrix, rows: Floats, columns: Floats) -> ProductAspects:
         """Parameters for given shares of the rows (N, K) and of the columns (M, L) in their groups."""
         joint = np.asarray(rows.T @ (n @ columns), dtype=np.float64)
         sides = base.normalise(rows.T * row_totals(n)), base.normalise(columns.T * column_totals(n))
         return ProductAspects(joint / joint.sum(), *sides)
 
-    def step(
-        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
-    ) -> Step:
+    def step(self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None) -> Step:
         """One EM iteration over blocks of rows; the K L aspects are never formed."""
         pi, A, B = params.mixing, base.tempered(params.rows, beta), base.tempered(params.columns, beta)
         by_row, pulled, energy = pass_over(n, A, B @ pi.T)
@@ -114,6 +110,7 @@ class PMM(DensityMixin, TwoSided):
     _size_parameters = ("n_row_components", "n_column_components")
     _beta_factor = 0.92
     _warm = True
+    _assigns_rows = False
     score = CooccurrenceEstimator.score
 
     n_row_components: int = 8

@@ -22,11 +22,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from texseg.counts.matrix import CountMatrix, column_totals
+from texseg.counts.matrix import CountMatrix
 from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
 from texseg.models import base
 from texseg.models.acm import TwoSided
-from texseg.models.base import FLOOR, Labels, Model, Rng, Step, Weights
+from texseg.models.base import FLOOR, Labels, Model, Rng, Step
 from texseg.models.estimator import ClusterMixin, Data, Run, settings
 
 
@@ -68,28 +68,23 @@ class TwoSidedClustering(Model):
     posterior: Posterior = field(default_factory=SoftMax)
     joint: ClassVar[str] = "joint"
 
-    def start_from(
-        self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Weights = None
-    ) -> Blocks:
+    def start_from(self, n: CountMatrix, rows: Floats, columns: Floats) -> Blocks:
         """Parameters for given assignments of the rows (N, K) and of the columns (M, L)."""
-        margins = base.normalise(column_totals(n))
-        return _m_step(np.asarray(n @ columns), Sides(rows, columns), margins, row_weights)
+        margins = base.normalise(np.asarray(n.T @ rows.sum(axis=1), dtype=np.float64))
+        return _m_step(np.asarray(n @ columns), Sides(rows, columns), margins)
 
-    def step(
-        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
-    ) -> Step:
+    def step(self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None) -> Step:
         """One round of I, c, J, c; F is that of the new assignments, with the association between them."""
         dtype, margins = base.working_dtype(n), params.margins
         n_J = np.asarray(n @ params.columns.astype(dtype), dtype=dtype)
         scores = n_J @ base.log_floored(association(params), dtype).T
-        of_site = base.per_site(scores, row_weights)
-        rows, f_rows = self.posterior(of_site, beta, params.row_weights, None, row_weights)
+        rows, f_rows = self.posterior(scores, beta, params.row_weights)
         row_prior = f_rows + beta * float((rows * scores).sum(dtype=np.float64))
-        middle = _m_step(n_J, Sides(rows, params.columns), margins, row_weights)
+        middle = _m_step(n_J, Sides(rows, params.columns), margins)
         scores = np.asarray(n.T @ rows, dtype=dtype) @ base.log_floored(association(middle), dtype)
-        columns, f_columns = self.posterior(scores, beta, params.column_weights)
+        columns, f_columns = type(self.posterior)()(scores, beta, params.column_weights)
         sides = Sides(rows, columns)
-        end = _m_step(np.asarray(n @ columns, dtype=dtype), sides, margins, row_weights)
+        end = _m_step(np.asarray(n @ columns, dtype=dtype), sides, margins)
         return Step(end, f_columns + row_prior, sides)
 
     def relax(self, old: Blocks, new: Blocks, eta: float, groups: Labels) -> Blocks:
@@ -111,13 +106,13 @@ class TwoSidedClustering(Model):
 
     def prediction(self, params: Blocks, posteriors: Sides) -> tuple[Floats, Floats]:
         """``I`` (N, K) and the profiles ``p(j | k) = q_j sum_l J_jl c_kl`` (K, M) (Eq. 47)."""
-        return posteriors.rows, association(params) @ (params.columns * params.margins[:, None]).T
+        rows = base.normalise(posteriors.rows)
+        return rows, association(params) @ (params.columns * params.margins[:, None]).T
 
 
-def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Weights) -> Blocks:
+def _m_step(n_J: Floats, sides: Sides, margins: Floats) -> Blocks:
     joint = np.asarray(sides.rows.T @ n_J, dtype=np.float64)
-    c = np.ones(len(n_J)) if row_weights is None else row_weights
-    weights = base.normalise(c @ sides.rows), sides.columns.mean(axis=0)
+    weights = base.normalise(sides.rows.sum(axis=0, dtype=np.float64)), sides.columns.mean(axis=0)
     return Blocks(joint / joint.sum(), *weights, sides.columns, margins)
 
 
@@ -168,7 +163,7 @@ class SCM(ClusterMixin, TwoSided):
     assignment: str = "soft"
 
     def _model(self, data: Data) -> TwoSidedClustering:
-        return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())
+        return TwoSidedClustering((ArgMax if self.assignment == "hard" else SoftMax)(data.weights))
 
     def _search(self, model: Any, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Products with tables that are a tenth full, or more, are faster in dense arrays."""

@@ -34,7 +34,7 @@ from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_tot
 from texseg.fitting.assignment import Floats
 from texseg.models import base
 from texseg.models.acm import grown
-from texseg.models.base import FLOOR, Model, Rng, Step, Weights
+from texseg.models.base import FLOOR, Model, Rng, Step
 from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, Run, best_of, settings
 
 
@@ -95,9 +95,7 @@ class AspectModel(Model):
         parts = joint.sum(axis=0), joint.T, np.asarray(n.T @ rows, dtype=float).T
         return Aspects(*map(base.normalise, parts))
 
-    def step(
-        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
-    ) -> Step:
+    def step(self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None) -> Step:
         """One EM iteration over blocks of rows; memory does not grow with non-zeros x K."""
         of_rows, of_columns = self.betas(beta)
         dtype = base.working_dtype(n) if beta <= 1 else np.float64  # products of floors^beta must not vanish
@@ -173,9 +171,7 @@ class PredictiveAspectModel(AspectModel):
         """None: both sides have the same temperature here."""
         return iter(())
 
-    def step(
-        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
-    ) -> Step:
+    def step(self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None) -> Step:
         """One iteration, without ``posteriors`` a plain one; F is that of plain EM at ``params``."""
         A, B = base.tempered(params.rows, beta) * params.weights, base.tempered(params.columns, beta)
         K, energy = A.shape[1], 0.0
@@ -299,6 +295,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     _size_parameters = ("n_components",)
     _beta_factor = 0.92
     _warm = True
+    _assigns_rows = False
     score = CooccurrenceEstimator.score
 
     n_components: int = 8
@@ -311,7 +308,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     def _starts(self, model: AspectModel, data: Data, rng: Rng) -> Iterator[Aspects]:
         """Grown clusters of rows, which have no doubles, and then random ones."""
         n = base.with_short_rows(data.counts)
-        clusters, rows = grown(n, self.n_components, rng, data.weights)
+        clusters, rows = grown(n, self.n_components, rng)
         yield model.start_from(n, rows, clusters.weights)
         for _ in range(1, self.n_init):
             yield model.initial(n, self.n_components, rng)
@@ -344,8 +341,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         """Begin with the settings and columns that only some of the rows have found."""
         assert data.validation is not None
         rows = np.flatnonzero(rng.random_sample(data.counts.shape[0]) < data.share_of_few)
-        weights = None if data.weights is None else data.weights[rows]
-        few = Data(data.counts[rows], weights, data.validation[rows], None, None)
+        few = Data(data.counts[rows], None, data.validation[rows], None, None)
         model, run = self._fit_run(few, rng)
         of_rows = base.normalise(row_totals(data.counts))
         begun = run.state.params._replace(rows=np.tile(of_rows, (self.n_components, 1)))
