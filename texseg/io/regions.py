@@ -19,7 +19,6 @@ _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ERROR_WINDOW = 40  # pixels, side of windows in which labels are wrong together; 32 to 48 cover .89 to 1.0
 _NORMAL_95 = 1.96  # standard deviations
 _ROUNDING = 1e-4  # of probabilities
-_FEW = 32  # labels, each of which is compared with all pixels
 _DIGITS = 6  # of mean confidences; further ones depend on the number of threads that added them up
 
 
@@ -433,11 +432,8 @@ class Tally:
         from scipy.sparse.csgraph import connected_components
 
         graph = coo_matrix((np.ones(links.shape[1], bool), tuple(links)), (n, n))
-        _, group = connected_components(graph, directed=False)
-        _, first, back = np.unique(group, return_index=True, return_inverse=True)
-        rank = np.empty(len(first), np.intp)
-        rank[np.argsort(first)] = np.arange(1, len(first) + 1)  # parts are in the order of first pixels
-        return np.append(0, rank[back])
+        _, group = connected_components(graph, directed=False)  # in the order of their first parts
+        return np.append(0, group + 1)
 
     def segments(self, whole: NDArray[np.integer] | None = None) -> list[Row]:
         """Give the table of labels, ascending; filled areas need the ``whole`` labels (H, W)."""
@@ -531,24 +527,15 @@ class Tally:
 
 def _measured(numbers: Labels, labels: Labels, confidence: Floats | None) -> NDArray[np.float64]:
     """Give number, label, pixels, box (4) and sum of the confidence (NaN: not known) of each part, (n, 8)."""
-    found: list[tuple[Any, ...]] = []
-    if numbers is labels and labels.max(initial=0) <= _FEW:
-        for label in range(1, int(labels.max(initial=0)) + 1):
-            own = labels == label
-            down, across = (np.flatnonzero(own.any(axis=axis)) for axis in (1, 0))
-            if len(down):
-                sure = np.nan if confidence is None else confidence[own].sum(dtype=np.float64)
-                box = down[0], across[0], down[-1] + 1, across[-1] + 1
-                found.append((label, label, own.sum(), *box, sure))
-        return np.array(found, np.float64).reshape(-1, 8)
-    counts = np.bincount(numbers.ravel())
+    found, counts = [], np.bincount(numbers.ravel())
     label_of = np.zeros(len(counts))
     label_of[numbers.ravel()] = labels.ravel()
     certain = np.full(len(counts), np.nan)
     if confidence is not None:
         certain = np.bincount(numbers.ravel(), confidence.ravel())
-    for n, place in enumerate(boxes_of(numbers), start=1):
-        for y, x in [] if place is None else [place]:
+    for n, box in enumerate(boxes_of(numbers), start=1):
+        if box is not None:
+            y, x = box
             found.append((n, label_of[n], counts[n], y.start, x.start, y.stop, x.stop, certain[n]))
     return np.array(found, np.float64).reshape(-1, 8)
 
