@@ -268,7 +268,7 @@ class TestEnvi:
         path = self.write(tmp_path, PIXELS, "bsq", 1, samples="many")
         with pytest.raises(ImageReadError, match="not as its ENVI header says"):
             read_image(path)
-        monkeypatch.setattr("texseg.io.read.find_spec", lambda name: None)
+        monkeypatch.setattr("texseg.io.raster.find_spec", lambda name: None)
         with pytest.raises(ImageReadError, match="ENVI images need rasterio"):
             read_image(path)
 

@@ -16,6 +16,7 @@ import shutil
 import stat
 import struct
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -119,97 +120,44 @@ def side_text(path: Path, largest: int) -> str | None:
         return None
 
 
-_IMAGE_SIGNATURES: tuple[tuple[str, str], ...] = (
-    (r"\x89PNG\r\n\x1a\n", "PNG"),
-    (r"\xff\xd8\xff", "JPEG"),
-    (r"II\*\x00|MM\x00\*|II\+\x00|MM\x00\+", "TIFF"),
-    (r"BM.{10}\x00\x00", "BMP"),
-    (r"RIFF.{4}WEBP", "WebP"),
-    (r"GIF8[79]a", "GIF"),
-    (r"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51", "JPEG 2000"),
-    (r"\x93NUMPY", "NPY"),
-)
-
-_UNREAD_SIGNATURES: tuple[tuple[str, str], ...] = (
-    (r"....ftyp(heic|heix|hevc|mif1|msf1)", "HEIC"),
-    (r"....ftypavi[fs]", "AVIF"),
-    (r"8BPS", "Photoshop"),
-    (r"P[1-7Ff]\s", "PNM"),
-    (r"SIMPLE  =", "FITS"),
-    (r".{128}DICM", "DICOM"),
-    (r"\x89HDF", "HDF5 or NetCDF 4"),
-    (r"CDF[\x01\x02\x05]", "NetCDF"),
-    (r"ZISRAWFILE", "Zeiss CZI"),
-    (r"\xda\xce\xbe\x0a", "Nikon ND2"),
-    (r"\x70\x00\x00\x00.{4}\x2a", "Leica LIF"),
-    (r"(\x5c\x01\x00\x00|\x00\x00\x01\x5c).{340}(n\+1|ni1)\x00", "NIfTI"),
-    (r"(\x1c\x02\x00\x00|\x00\x00\x02\x1c)n[+i]2\x00", "NIfTI"),
-    (r"\x76\x2f\x31\x01", "OpenEXR"),
-    (r"\xff\x0a|\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
-    (r"\x00\x00\x00[\x03\x04].{4,8}\x00\x00\x00[\x00\x01]", "Gatan DM3 or DM4"),
-    (r".{208}MAP ", "MRC"),
-    (r"NRRD000", "NRRD"),
-    (r"ObjectType\s*=|NDims\s*=", "MetaImage"),
-    (r"FUJIFILMCCD-RAW|....ftypcrx|IIU\x00|IIR[OS]|MMOR", "camera raw"),
-    (r"GRIB", "GRIB"),
-    (r"ENVI\s", "ENVI header"),
-    (r"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "OLE (Olympus OIB, Zeiss ZVI)"),
-    (r"\x0e\x03\x13\x01", "HDF4"),
-    (r"EHFA_HEADER_TAG", "Erdas Imagine"),
-)
-
-_LIST = "a list of other files or addresses (VRT, WMS; these are never opened)"
-_OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
-    (r"version https://git-lfs", "Git LFS pointer"),
-    (r"(?i)(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body)", "HTML page"),
-    (r"(?i)(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(VRT|OGRVRT|GDAL_|WMS|WCS|WMTS|GDALTile)", _LIST),
-    (r"(\xef\xbb\xbf)?\s*<(\?xml|svg)", "XML or SVG document"),
-    (r"%PDF|%!PS", "PDF document"),
-    (r"PK\x03\x04|PK\x05\x06", "ZIP archive (or .npz; of a model `texseg name` shows the textures)"),
-    (r"\x1f\x8b|7z\xbc\xaf|Rar!|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd|.{257}ustar", "archive"),
-    (r"....ftyp|RIFF....AVI |\x1aE\xdf\xa3", "video"),
-    (r"\x80[\x02-\x05]", "Python pickle"),
-)
-
 _READABLE = "PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000, ENVI and NumPy .npy"
 SNIFF_BYTES = 512
 
 
-def _match(signatures: tuple[tuple[str, str], ...], start: bytes) -> str | None:
-    found = (name for pattern, name in signatures if re.match(pattern.encode("latin-1"), start, re.DOTALL))
-    return next(found, None)
+@cache
+def _signatures() -> list[list[str]]:
+    """Kind of file, name of the format, and pattern of the first bytes."""
+    table = Path(__file__).with_name("signatures.tsv").read_text("ascii")
+    return [line.split("\t") for line in table.splitlines()]
 
 
-def image_format(start: bytes) -> str | None:
-    """Name of the image format that the first bytes of a file announce, None for anything else."""
-    return _match(_IMAGE_SIGNATURES, start)
+def format_of(start: bytes, *kinds: str) -> str:
+    """Name of the format that the first bytes of a file announce, of these kinds; empty for any other."""
+    for kind, name, pattern in _signatures():
+        if kind in kinds and re.match(pattern.encode(), start, re.DOTALL):
+            return name
+    return ""
 
 
 def is_image(path: Path) -> bool:
     """Tell whether a file is a regular one that begins as images do."""
     try:
         with open_regular(path) as file:
-            return image_format(file.read(SNIFF_BYTES)) is not None
+            return bool(format_of(file.read(SNIFF_BYTES), "image"))
     except OSError:
         return False
-
-
-def hierarchical_format(start: bytes) -> str:
-    """Name of a format of named arrays, HDF5 or NetCDF; empty for others."""
-    found = _match(_UNREAD_SIGNATURES, start) or ""
-    return found if "NetCDF" in found else ""
 
 
 def refusal(start: bytes) -> MalformedFileError:
     """Return an error that says what a file is, given that it is not an image."""
     if not start:
         return MalformedFileError("empty file")
-    unread = _match(_UNREAD_SIGNATURES, start)
+    unread = format_of(start, "unread", "arrays")
     if unread == "ENVI header":
         return MalformedFileError("this is the header of an ENVI image; pass the data file next to it")
-    if unread is not None:
+    if unread:
         return MalformedFileError(f"{unread} files are not read; convert it to one of {_READABLE}")
-    known = _match(_OTHER_SIGNATURES, start)
+    known = format_of(start, "other")
     is_text = b"\0" not in start and len(start.decode("utf-8", "ignore").encode()) > len(start) - 4
     return MalformedFileError(f"{known or ('text file' if is_text else 'unknown content')}, not an image")
 

@@ -11,13 +11,22 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.files import MalformedFileError, UnsuitableImageError, is_special, open_regular, side_text
+from texseg.io.files import (
+    MalformedFileError,
+    UnsuitableImageError,
+    format_of,
+    is_special,
+    open_regular,
+    refusal,
+    side_text,
+)
 from texseg.io.geo import georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
 from texseg.io.regions import PixelSize
@@ -186,7 +195,22 @@ def _opened(path: Path, drivers: Sequence[str]) -> Any:
         raise UnsuitableImageError(f"neither texseg nor GDAL can read it ({error})") from error
 
 
-def open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored:
+def open_by_extras(path: Path, start: bytes, files: ExitStack) -> Stored:
+    """Open what GDAL or ITK reads, where they are installed; else say what the file is."""
+    arrays, has_gdal = format_of(start, "arrays"), find_spec("rasterio") is not None
+    if find_header(path):
+        if not has_gdal:
+            raise MalformedFileError("ENVI images need rasterio (pip install 'texseg[geo]')")
+        return RasterStored(path, files, ["ENVI"])
+    if has_gdal:
+        with suppress(UnsuitableImageError):  # said below what it is instead
+            return _open_hierarchical(arrays, path, files) if arrays else RasterStored(path, files)
+    if find_spec("SimpleITK") is not None and (itk := itk_format(path)):
+        return ItkStored(path, itk)
+    raise refusal(start)
+
+
+def _open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored:
     """Open the only array of a classic NetCDF file, or name the arrays; HDF5 may keep values elsewhere."""
     is_classic = "HDF5" not in format
     if is_classic:

@@ -11,10 +11,9 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -32,13 +31,11 @@ from texseg.io.files import (
     MalformedFileError,
     PathName,
     UnsuitableImageError,
-    hierarchical_format,
-    image_format,
+    format_of,
     is_image,
     open_regular,
     path_of,
     reason_of,
-    refusal,
 )
 from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, Header, Stored, Window, both, data_pixels, with_sidecars
@@ -388,19 +385,8 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
         return open_zarr(path)
     stream = files.enter_context(open_regular(path))
     start = stream.read(SNIFF_BYTES)
-    format = image_format(start)
-    if format is None and raster.find_header(path):
-        if find_spec("rasterio") is None:
-            raise MalformedFileError("ENVI images need rasterio (pip install 'texseg[geo]')")
-        return raster.RasterStored(path, files, ["ENVI"])
-    if format is None and find_spec("rasterio") is not None:
-        with suppress(UnsuitableImageError):  # said below what it is instead
-            kind = hierarchical_format(start)
-            return raster.open_hierarchical(kind, path, files) if kind else raster.RasterStored(path, files)
-    if format is None and find_spec("SimpleITK") is not None and (itk := raster.itk_format(path)):
-        return raster.ItkStored(path, itk)
-    if format is None:
-        raise refusal(start)
+    if not (format := format_of(start, "image")):
+        return raster.open_by_extras(path, start, files)
     size = os.fstat(stream.fileno()).st_size
     stream.seek(0)
     if format == "TIFF":
