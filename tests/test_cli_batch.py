@@ -73,6 +73,24 @@ class TestInputs:
         assert names_of([folder], recursive=True)[-1] == ("c.png", os.path.join("sub", "c"))
         assert sum(collect_inputs([str(folder)])[1].values()) == 4
 
+    def test_truth_and_strokes_of_an_image_next_to_them_are_skipped_with_a_note(self, tmp_path):
+        names = [
+            "a.png",
+            "a_truth.png",
+            "a_STROKES.png",
+            "b_truth.png",
+            "c_mask.png",
+            "sub/c.png",
+            "_truth.png",
+        ]
+        folder = folder_of(tmp_path / "in", names)
+        kept = ["_truth.png", "a.png", "b_truth.png", "c_mask.png"]
+        assert sorted(name for name, _ in names_of([folder])) == kept
+        assert len(names_of([folder, folder / "a_truth.png"])) == 5
+        done = invoke("segment", folder, "-k", 2, "--preset", "plain", "-q", "-o", tmp_path / "out")
+        said = "skipped 2 named as truth, mask or strokes of an image next to them (to use one, name it)"
+        assert done.stderr == f"note: {said}\n"
+
     def test_output_folder_inside_the_input_is_not_searched(self, tmp_path):
         folder = folder_of(tmp_path, ["a.png", "out/other.png"])
         assert names_of([folder], recursive=True, output=folder / "out") == [("a.png", "a")]

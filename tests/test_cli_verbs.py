@@ -807,7 +807,7 @@ class TestCommandItself:
     def test_a_demonstration_needs_no_image(self, tmp_path):
         result = run("demo", "-o", tmp_path / "new")
         assert f"texseg segment {tmp_path}/new/example.png -k 5 -o {tmp_path}/new" in result.stdout
-        assert f"read {tmp_path}/new/example_labels.tif;" in result.stdout  # there is a .png, too
+        assert f"read {tmp_path}/new/example_labels.tif.\n" in result.stdout
         assert result.stdout.endswith(f"open {tmp_path}/new/example_report.html in a browser.\n")
         found = read_labels(tmp_path / "new" / "example_labels.png")
         assert pixel_accuracy(found, texseg.synth.example().truth) > 0.98

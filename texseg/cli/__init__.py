@@ -29,7 +29,7 @@ def main() -> None:
     """Divide images by their textures.
 
     Exit codes: 0 success, 1 an input failed, 2 the command was not understood, 128 or more ended by a signal
-    (130: Ctrl-C).
+    (130: Ctrl-C; it is how texseg open is meant to end, with 0).
     """
     import logging
 
@@ -72,8 +72,9 @@ def segment(**options: Any) -> None:
 def paint(**options: Any) -> None:
     """Paint on images in the browser: strokes correct the segments.
 
-    The page is served to this computer alone, until Ctrl-C. Strokes are kept in the folder for the results as
-    they are made. Saving writes what texseg segment writes, the model, and the command that makes it again.
+    The page is served to this computer alone, until Ctrl-C. What you paint is kept in the folder strokes, in
+    that for the results, at once; Save writes what texseg segment writes, the model, and the command that
+    makes it again.
     """
     from texseg.cli.paint import open_page
 
@@ -134,7 +135,7 @@ def demo(ctx: click.Context, output: Path) -> None:
         try:
             segment.invoke(inner)
         finally:
-            say(f"To compute with the labels, read {output / 'example_labels.tif'}; the .png is for viewers.")
+            say(f"To compute with the labels, read {output / 'example_labels.tif'}.")
             say(f"To explore the result, open {output / 'example_report.html'} in a browser.")
 
 
@@ -206,7 +207,7 @@ def apply(**options: Any) -> None:
 )
 @click.argument("labels", type=_INPUT)
 @click.argument("truth", nargs=-1, required=True, metavar="TRUTH...", type=_INPUT)
-@opt.value("--names", _OUTPUT, "Classes of the truth: CSV with label and name.", metavar="FILE")
+@opt.value("--names", _OUTPUT, "Classes of the truth: CSV file with the columns label, name.", metavar="FILE")
 @opt.value("--ignore-label", int, "Skip the pixels where the truth has this label, such as 0.")
 @opt.value("--tolerance", _NOT_NEGATIVE, "Pixels within which borders agree.", default=5.0, show_default=True)
 @opt.flag("--confusion", "Print the pixels of every segment in every class.")
@@ -246,7 +247,10 @@ def score(**options: Any) -> None:
 @opt.flag("--crops", "Look at large images, and list the crops to learn from.")
 @opt.flag("--json as_json", "Print JSON, one line a file.")
 def info(**options: Any) -> None:
-    """Say what would be read from image files, and at what cost."""
+    """Say what would be read from image files, and at what cost.
+
+    seconds are those that one processor needs to find the labels; tables, pictures and reports come on top.
+    """
     import json
 
     from texseg.cli.inputs import describe, reading_of

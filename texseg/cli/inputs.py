@@ -39,6 +39,7 @@ OUTPUT_KINDS = tuple("labels overlay confidence probabilities segments regions p
 
 _IMAGE_SUFFIXES = ".png .apng .jpg .jpeg .jpe .jfif .tif .tiff .bmp .dib .webp .gif .jp2 .j2k .j2c .jpx .npy"
 _OWN_OUTPUT = re.compile(rf"(?i)_({'|'.join(OUTPUT_KINDS)})\.(png|tiff?|npy|csv|geojson|html|json)$")
+_ABOUT_ANOTHER = re.compile(r"(?i)_(truth|strokes|seeds|mask)$")  # how names end, without their suffix
 _SYSTEM_FILES = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 
 
@@ -78,9 +79,14 @@ def collect_inputs(
         paths += map(Path, (is_pattern and glob.glob(argument, recursive=True)) or [argument])
     for path in paths:
         before, is_file = len(found), not path.is_dir() or is_store(path) or whole_folders
-        for file in () if is_file else _files_in(path, recursive, output):
+        files = [] if is_file else list(_files_in(path, recursive, output))
+        stems = {file.with_suffix("") for file in files if file.suffix.lower() in _IMAGE_SUFFIXES.split()}
+        for file in files:
+            about = file.with_name(_ABOUT_ANOTHER.sub("", file.stem) or file.name)
             if _OWN_OUTPUT.search(file.name):
                 skipped["files that look like texseg output"] += 1
+            elif about.name != file.stem and about in stems:
+                skipped["named as truth, mask or strokes of an image next to them (to use one, name it)"] += 1
             elif is_special(file):
                 skipped["that are pipes or devices, not files"] += 1
             elif file.suffix.lower() in _IMAGE_SUFFIXES.split() or is_image(file):

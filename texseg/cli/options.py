@@ -387,7 +387,7 @@ volume_options = section(
 _MOST = "Refuse images of more pixels, such as 500M, unless read by blocks; none refuses no image."
 _NO_NUMBER = "not a number of pixels such as 500M, nor 'none'"
 _MOST_PIXELS = ReadBy("NUMBER|none", lambda text: _count(text, _NO_NUMBER, "none"))
-_SIDE = "Side of a pixel with its unit, such as 0.25um.  [default: what the file says]"
+_SIDE = "Side of a pixel (0.25um), or x,y,z of a voxel (2um,2um,5um).  [default: what the file says]"
 _PAGE, _BANDS = ReadBy("INTEGER|all", _page), ReadBy("INTEGER,...", _channels)
 reading_options = section(
     "Image",

@@ -276,7 +276,7 @@ _PLANES, _FADED = 32, 6  # planes measured at once; voxels beyond which the smoo
 
 
 class VolumeRow(NamedTuple):
-    """One label of a volume: voxels, volume, surface inside, centroid from the outer corner, in the unit."""
+    """One label of a volume: voxels, volume (unit cubed), surface inside (unit squared), centroid (unit)."""
 
     label: int
     name: str
