@@ -128,7 +128,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "parameters that are 1, and change nothing": {"parameters": "smoothness value_weight"},
     "effort: more takes longer, and changes results little or not": {
         "parameters": "n_starts potts.n_rounds potts.n_sweeps",
-        "channels.notes": "_MOST_BLOCKS _MOST_COMPARED",
+        "channels.notes": "_MOST_BLOCKS _MOST_COMPARED _SLICES",
         "channels.quantize": "_SAMPLES",
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
         "channels.textons": "_SAMPLES _ITERATIONS",

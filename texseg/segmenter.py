@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -125,7 +126,7 @@ class Segmenter(Editable):
             side = None if settings.planes is None else CROP_OF_STACK
             images, masks, sample = crops_of(X, axis, mask, settings.random_state, n_axes, side, places)
             settings = settings.changed(flat_ground=False)  # crops do not see how much there is
-        with ProgressBar(hidden=not settings.verbose) as bar:
+        with ProgressBar() if settings.verbose else nullcontext() as bar:
             tell = Phases([bar, settings.callback], costs_of(settings))
             rng = random_state_of(settings.random_state)
             learned = learn_scenes(images, masks, seeds, settings, rng, tell)

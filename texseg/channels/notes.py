@@ -1,6 +1,6 @@
 """What a user should know about the values of an image before it is divided by texture."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import is_
 from typing import Any
 
@@ -8,11 +8,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.planes import Planes
+from texseg.channels.planes import Planes, slices_of
 from texseg.channels.quantize import Bulk, bulk_of
 from texseg.threads import side_by_side
 
 _HEAVY = 0.001  # share of the values beyond the fence that is worth a note; single hot pixels are not
+_SLICES = 8  # of a volume, whose values are looked at
 _BLOCK = 24  # pixels, side of the blocks used to detect shading
 _MOST_BLOCKS = 1024  # of an image
 _MOST_COMPARED = 4096  # of all images; every block is compared with every other
@@ -23,32 +24,50 @@ _SURELY_TOGETHER = 0.7  # correlation under sonar, speckle, vignetting, gains; .
 _ONE_FACTOR = (0.83, 1.35)  # slope of the log contrast over the log mean; around 1, since noise biases it
 
 
-def multiplies(images: Sequence[Planes]) -> bool:
-    """Whether light, gains or speckle multiply the values: contrast is proportional to brightness."""
-    if any(band.min() < 0 for planes in images for band in planes.bands):
-        return False
-    fences = [(bulk.values.min(), bulk.values.max()) for bulk in _bulks(images)]
-    shading = _shading_of(np.concatenate([_blocks(planes, fences) for planes in images]))
-    return shading is not None and (
-        shading[0] >= _SURELY_TOGETHER and _ONE_FACTOR[0] <= shading[1] <= _ONE_FACTOR[1]
-    )
+def notes_on(
+    images: Sequence[Planes], originals: Sequence[Planes], logarithm: bool | None
+) -> tuple[bool, list[str]]:
+    """Tell whether to use the logarithm of the values, if that is not given, and describe what is unusual.
 
-
-def notes_on(images: Sequence[Planes], originals: Sequence[Planes]) -> Iterator[str]:
-    """Describe what is unusual about the values of images, ``originals`` with their flat background."""
-    bulks = _bulks(images)
+    The logarithm is used where light, gains or speckle multiply the values: contrast is proportional to
+    brightness. ``originals`` are the images with their flat background.
+    """
+    pictures = _pictures(images)
+    bulks = _bulks(pictures)
     seen = bulks if all(map(is_, images, originals)) else _bulks(originals)
+    notes = []
     for value, share in dict(sorted(pair for bulk in seen for pair in bulk.extremes)).items():
         name = f"{value:g}"
         if float(name) != value:  # the shortest that reads back as the same
             name = str(images[0].bands[0].dtype.type(value))
-        yield (
+        notes.append(
             f"{100 * share:.2g} % of the pixels hold the single value {name}, an isolated value: if it marks "
             f"missing data, pass nodata={name} (--nodata {name}); otherwise it becomes a segment of its own"
         )
     heavy = max(bulk.share for bulk in bulks)
     if heavy >= _HEAVY:
-        yield f"{100 * heavy:.2g} % of the pixels are outliers and were clipped to the range of the rest"
+        notes.append(
+            f"{100 * heavy:.2g} % of the pixels are outliers and were clipped to the range of the rest"
+        )
+    return _multiply(pictures, bulks) if logarithm is None else logarithm, notes
+
+
+def _pictures(images: Sequence[Planes]) -> Sequence[Planes]:
+    """Give the images, or some planes of each volume, evenly spread."""
+    if images[0].bands[0].ndim == 2:
+        return images
+    return [own for planes in images for own in slices_of(planes)[:: max(1, len(planes.bands[0]) // _SLICES)]]
+
+
+def _multiply(images: Sequence[Planes], bulks: Sequence[Bulk]) -> bool:
+    """Whether light, gains or speckle multiply the values."""
+    if any(band.min() < 0 for planes in images for band in planes.bands):
+        return False
+    fences = [(bulk.values.min(), bulk.values.max()) for bulk in bulks]
+    shading = _shading_of(np.concatenate([_blocks(planes, fences) for planes in images]))
+    return shading is not None and (
+        shading[0] >= _SURELY_TOGETHER and _ONE_FACTOR[0] <= shading[1] <= _ONE_FACTOR[1]
+    )
 
 
 def _bulks(images: Sequence[Planes]) -> list[Bulk]:

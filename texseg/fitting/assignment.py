@@ -245,6 +245,12 @@ class PottsField:
         return np.ones(len(posteriors)) @ (posteriors * surprise)
 
 
+def potts_field(sites: Any, potts: Any, smoothness: float, n_sweeps: int) -> PottsField:
+    """Make the prior on the map of cells; see `texseg.parameters.PottsSettings`."""
+    grids, coupling = (sites.stacks, potts.coupling) if sites.stacks else (sites.grids, None)
+    return PottsField(grids, potts.strength * smoothness, potts.sigma, n_sweeps, sites.sizes, coupling)
+
+
 def through_planes(sigma: float, coupling: float | None) -> Floats:
     """Weights of the planes before, at and after a site: a Gaussian, or as of `PottsField` for couplings."""
     reach = int(4 * sigma) + 1

@@ -37,12 +37,19 @@ from texseg.counts.axes import largest_part
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
-from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over, soft_max
+from texseg.fitting.assignment import (
+    SETTLING_SWEEPS,
+    Posterior,
+    SoftMax,
+    arg_max_over,
+    potts_field,
+    soft_max,
+)
 from texseg.fitting.moves import Transition
 from texseg.method.confidence import confusion_of_clusters
 from texseg.method.number import MergeTree, dissolved, merge_tree
 from texseg.method.pairs import shipped_table
-from texseg.method.seeds import Description, describe, potts_field
+from texseg.method.seeds import Description, describe
 from texseg.method.textures import Textures, divergence, divergence_limits, scores_of
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import Settings

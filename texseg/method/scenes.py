@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.ground import find_ground, without_ground
-from texseg.channels.notes import multiplies, notes_on
+from texseg.channels.notes import notes_on
 from texseg.channels.planes import NoValidPixels, Planes, non_finite, slices_of, split_planes
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.method.seeds import checked_seeds, refuse_grey_values
@@ -40,7 +40,6 @@ _FEWEST_ROWS = 8
 _TEXT = (0.003, 0.5)  # share of a bar covered by text and scale
 _TOLERANCE = 0.03  # of the image's range: how far compression changes a single colour
 _GREY = 0.1  # of the image's range: how far a bar may be from black or white
-_SLICES = 8  # of a volume, whose values are looked at
 _ABOVE = 0.2  # largest share of the bar's colour in the picture's rows next to it
 Note = tuple[str, type[Warning]]
 Grounds = list[NDArray[np.bool_] | None]
@@ -88,12 +87,11 @@ def learn_scenes(
         painted, n_classes = _seeds(seeds, images, isinstance(X, (list, tuple)), settings)
     originals, grounds = images, [None] * len(images) if seeds is not None else _grounds(images, settings)
     images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
-    logarithm = settings.log
-    if logarithm is None:
-        logarithm = settings.preset != "plain" and multiplies(_pictures(images))
-        if logarithm:
-            warn(_LOGARITHM_TAKEN, LogarithmWarning)
-    for note in notes_on(_pictures(images), _pictures(originals)):
+    given = settings.log if settings.preset != "plain" else bool(settings.log)
+    logarithm, notes = notes_on(images, originals, given)
+    if logarithm and given is None:
+        warn(_LOGARITHM_TAKEN, LogarithmWarning)
+    for note in notes:
         warn(note)
     is_stack = settings.planes is not None
     features, bins = learn_features(
@@ -126,13 +124,6 @@ def scene_of(
     spacing = features.bank.spacing
     stacked = (math.inf,) * (bins.ndim - 1 - len(spacing))
     return Scene(bins, planes.mask, planes, ground, seeds, (*stacked, *spacing))
-
-
-def _pictures(images: list[Planes]) -> list[Planes]:
-    """Give the images, or some planes of each volume, evenly spread."""
-    if images[0].bands[0].ndim == 2:
-        return images
-    return [own for planes in images for own in slices_of(planes)[:: max(1, len(planes.bands[0]) // _SLICES)]]
 
 
 def known_scenes(

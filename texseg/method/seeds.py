@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from texseg.channels.encode import octaves_of
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites, interior_cells, log_profiles, mix_background
-from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField
-from texseg.parameters import MOST_SEGMENTS, PottsSettings
+from texseg.fitting.assignment import SETTLING_SWEEPS, potts_field
+from texseg.parameters import MOST_SEGMENTS
 from texseg.threads import one_blas_thread
 
 Floats = NDArray[np.floating]
@@ -131,12 +131,6 @@ def describe(cells: Sites, wavelengths: NDArray[np.float64], clusters: NDArray[n
         centred[own] -= numbers[own].mean(axis=0)
     within = (centred.T @ centred) / len(numbers) / np.outer(deviations, deviations)
     return Description(np.stack(means), np.stack(axes), scale, numbers, deviations, within, clusters)
-
-
-def potts_field(sites: Sites, potts: PottsSettings, smoothness: float, n_sweeps: int) -> PottsField:
-    """Make the prior on the map of cells; see `PottsSettings`."""
-    grids, coupling = (sites.stacks, potts.coupling) if sites.stacks else (sites.grids, None)
-    return PottsField(grids, potts.strength * smoothness, potts.sigma, n_sweeps, sites.sizes, coupling)
 
 
 def checked_seeds(

@@ -27,8 +27,8 @@ from texseg.counts.sites import (
     mix_background,
     window_sites,
 )
-from texseg.fitting.assignment import SETTLING_SWEEPS, arg_max_over, soft_max_over
-from texseg.method.seeds import PIN, SeedClassifier, painted_cells, pins, potts_field
+from texseg.fitting.assignment import SETTLING_SWEEPS, arg_max_over, potts_field, soft_max_over
+from texseg.method.seeds import PIN, SeedClassifier, painted_cells, pins
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import PottsSettings
 from texseg.pixels.borders import BorderClassifier, learn_borders
