@@ -204,7 +204,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "method.number": "_LISTED _MOST_LISTED _LIKELY _TIE",
         "method.textures": "_CALIBRATION _ROOM _PATCH",
     },
-    "large scenes alone: which crops are learned from, and what is said of the rest": {
+    "what is rare, and large scenes: which crops are learned from, and what is said of the rest": {
         "method.sampling": (
             "CROP_SIDE CROPS CROP_OF_STACK _UNIT _MOST_UNITS _PIECE _LAGS _BINS _FINE _HELD _UNLIKE _EVEN "
             "_CANDIDATES _SAID FEWEST_CROPS"
@@ -215,8 +215,9 @@ OTHERS: dict[str, dict[str, str]] = {
     "only with strokes, or only without additions": {
         "method.seeds": (
             "SEED_STRENGTH PIN _WINDOWS _AXES _PENALTY _RIDGE _DEPENDENCE _LEAST _ROUNDS _SURE _OWN_WEIGHT "
-            "_MOST_CELLS _MOST_STEPS _LEAST_SCALE _CHANGED"
+            "_MOST_CELLS _MOST_STEPS _LEAST_SCALE"
         ),
+        "method.division": "_CHANGED",
         "method.textures": "_SMALL_WINDOWS _PLAIN_WINDOWS _FINEST",
     },
     "limits of what may be asked for": {

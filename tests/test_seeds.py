@@ -227,7 +227,7 @@ def test_the_cell_of_a_seed_keeps_its_class_against_all_neighbours():
     search = Search(cells, [grid], np.full(N_CHANNELS, 4.0), settings, 20.0, rng)
     scene = Scene(np.zeros((N_CHANNELS, *seeds.shape), np.uint8), None, seeds=seeds)
     features = SimpleNamespace(has_filters=True)  # all that is asked of them here
-    classes = seeded_textures(search, [scene], features, 2).classes.reshape(24, 32)
+    classes = seeded_textures(search, [scene], features, 2)[1].reshape(24, 32)
     assert classes[12, 8] == 1
     assert (classes == region).mean() > 0.97
 

@@ -161,7 +161,7 @@ class Segmenter(Editable):
                 f"k_min is {k_min}, but only {n_found} could be distinguished; to search for as many, pass "
                 f"n_segments={k_min} (-k {k_min})"
             )
-        if fit.painted is not None:
+        if fit.classes is not None:
             self._warn_of_unused()
 
     def _warn_of_unused(self) -> None:

@@ -82,14 +82,21 @@ def learn_features(
     random_state: int = 0,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Features, list[NDArray[np.uint8]]]:
-    """Learn ranges and textons from images, and encode these: uint8 bins (C, ...), one array each."""
+    """Learn ranges and textons from images, and encode these: uint8 bins (C, ...), one array each.
+
+    Of stacks, whose axes are more than the bank's, every plane is an image.
+    """
+    shapes, is_stack = [planes.bands[0].shape for planes in images], False
+    if len(shapes[0]) > len(bank.spacing):
+        is_stack, images = True, [own for planes in images for own in slices_of(planes)]
     intensity = learn_intensity(images, sigma, logarithm, bank.spacing)
     masks = [planes.mask for planes in images]
     weights = patch_weight, value_weight
     listed = [recipes(planes, intensity, bank, sigma, *weights, bank.spacing) for planes in images]
     heads, side = listed[0], patch_side(len(bank.spacing))
     codebook = np.empty((0, side ** len(bank.spacing)), np.float32)
-    bins = [np.empty((len(heads), *planes.bands[0].shape), np.uint8) for planes in images]
+    bins = [np.empty((len(heads), *shape), np.uint8) for shape in shapes]
+    outs = [own for whole in bins for own in (np.moveaxis(whole, 1, 0) if is_stack else [whole])]
 
     def learn(index: int) -> Range:
         """Learn one channel from all images, and encode it in all."""
@@ -102,7 +109,7 @@ def learn_features(
             range_ = robust_range(values, masks, None, _MODULUS_TOP)
         else:
             range_ = robust_range(values, masks)
-        for plane, out in zip(values, bins, strict=True):
+        for plane, out in zip(values, outs, strict=True):
             out[index] = _to_bins(plane, head.kind, range_, codebook, n_bins)
         return range_
 

@@ -120,7 +120,6 @@ class Search:
 
     def __post_init__(self) -> None:
         self._trees: dict[int, MergeTree] = {}
-        self._kept: dict[int, Sites] = {}
 
     def of_number(self, k: int, tell: Callable[[str], None] = lambda phase: None) -> Floats:
         """Profiles (k, M) of a number that is given, see `best_level`."""
@@ -339,7 +338,7 @@ class Search:
         """Side of the windows on which spread is measured, in cells."""
         return self.settings.windows[0] / self.settings.cell
 
-    @property
+    @cached_property
     def windows(self) -> Sites:
         """Windows used to find starts."""
         return self._windows(self._step)
@@ -349,7 +348,7 @@ class Search:
         """How far each window's surroundings differ, (N,): the calm ones lie in one texture."""
         return border_measure(self.windows, max(1, round(self.window / 2 / self._step)))
 
-    @property
+    @cached_property
     def _step(self) -> int:
         """Distance between these windows in cells; larger in large images, which need no more windows."""
         share = np.count_nonzero(self.cells.sizes) / _MOST_WINDOWS
@@ -357,26 +356,27 @@ class Search:
 
     def forget_windows(self) -> None:
         """Free the memory of the windows; they are computed again when needed."""
-        self._kept.clear()
-        self.__dict__.pop("_contrast", None)
+        for name in ("windows", "_contrast", "_around"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def description(self) -> Description:
         """Description of the cells, for strokes."""
         return describe(self.cells, self.wavelengths, self.tree(self.settings.k_max).labels)
 
+    @cached_property
+    def _around(self) -> Sites:
+        """Windows around every cell, in place of a prior on the map."""
+        return self._windows(1)
+
     def _windows(self, step: int) -> Sites:
-        """Windows around every ``step``-th cell; around every cell, in place of a prior on the map."""
-        if step not in self._kept:
-            sides = self.settings.windows
-            self._kept[step] = window_sites(self.cells, self.grids, self.wavelengths, sides, step)
-        return self._kept[step]
+        return window_sites(self.cells, self.grids, self.wavelengths, self.settings.windows, step)
 
     def _level(self, n_sweeps: int) -> tuple[Sites, float, Posterior]:
         """Return counts, inverse temperature and posterior policy of the cells, with or without a prior."""
         potts, smoothness = self.settings.potts, self.settings.smoothness
         if smoothness == 0:
-            return self._windows(1), self.beta, SoftMax()
+            return self._around, self.beta, SoftMax()
         return self.cells, potts.beta, potts_field(self.cells, potts, smoothness, n_sweeps)
 
     def _annealed(self, windows: Sites, n_clusters: int, random_state: Any) -> tuple[Floats, list[Record]]:

@@ -17,12 +17,13 @@ from texseg.method.labelling import Labelled, Window, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.sampling import FEWEST_CROPS, placed
 from texseg.method.scenes import warn
-from texseg.method.seeds import Seeded, seeded_textures
+from texseg.method.seeds import seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations, mean_values
 from texseg.parameters import Settings
 from texseg.pixels.composites import label_sizes
 
 _RARE = 0.1  # of an image; a note tells of less that may be one more segment
+_CHANGED = 0.1  # share of the cells that must change their class for borders to be learned again
 _DOUBTFUL = -3.0  # logarithm of the odds from which on what may be a texture of a scene of crops is said
 
 
@@ -34,13 +35,13 @@ class Division(NamedTuple):
     scenes: list[Scene]  # with the channels that were used: all of them, or only the plain values
     labelled: list[Labelled]
     selection: Selection | None = None  # set if the number of segments was chosen
-    painted: Seeded | None = None  # set if there were strokes
+    classes: NDArray[np.intp] | None = None  # (N,), class of every cell from 0, set if there were strokes
     rival: "Division | None" = None
     """The division by the other cue, if both were compared and kept: new strokes may reverse the choice."""
 
     def unpainted(self) -> "Division":
         """Forget what was learned from strokes."""
-        return self._replace(painted=None, rival=self.rival and self.rival._replace(painted=None))
+        return self._replace(classes=None, rival=self.rival and self.rival._replace(classes=None))
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,17 @@ class Divider:
         ``n_classes`` says that there are seeds, from which both learn.
         """
         search = self._search(scenes, features)
-        selection, painted, rare = None, None, list[NDArray[np.bool_]]()
-        if n_classes is not None:
-            self.tell("clusters")
-            painted = seeded_textures(search, scenes, features, n_classes)
-            textures = painted.textures
-        else:
+        selection, classes, rare = None, None, list[NDArray[np.bool_]]()
+        if n_classes is None:
             profiles, selection, rare = self._profiles(search, scenes)
             textures = search.textures(_by_energy(profiles, features), features)
-        by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
-        if painted is not None:
-            by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
+        else:
+            self.tell("clusters")
+            textures, classes = seeded_textures(search, scenes, features, n_classes)
+        by_texture = Division(
+            self._with_borders(search, scenes, textures), search, scenes, [], selection, classes
+        )
+        by_texture = _labelled(by_texture, self.settings.min_size, partial(self.tell, "pixels"))
         division = self._by_cue(by_texture, n_classes)
         if rare and division.textures.features.has_filters:
             self._note_one_more(search, rare, len(division.textures.profiles) + 1)
@@ -137,18 +138,15 @@ class Divider:
         )
         return window, index
 
-    def _finished(
-        self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]
-    ) -> Division:
-        """Learn what the borders between textures look like, and label the scenes."""
+    def _with_borders(self, search: Search, scenes: list[Scene], textures: Textures) -> Textures:
+        """Learn what the borders between textures look like, if that is requested."""
         search.forget_windows()
         s = self.settings
         seed = self.rng.randint(2**31)  # drawn in any case: what follows must not depend on borders
-        if s.learned_borders and s.smoothness > 0:
-            tell("borders")
-            textures = textures.with_borders(scenes, s.smoothness, np.random.default_rng(seed))
-        textures, labelled = self._labelled(scenes, textures, partial(tell, "pixels"))
-        return Division(textures, search, scenes, labelled)
+        if not s.learned_borders or s.smoothness == 0:
+            return textures
+        self.tell("borders")
+        return textures.with_borders(scenes, s.smoothness, np.random.default_rng(seed))
 
     def _search(self, scenes: list[Scene], features: Features) -> Search:
         """Count the cells of the scenes."""
@@ -219,41 +217,23 @@ class Divider:
         beta = settings.potts.beta
         search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
         K = len(by_texture.textures.profiles)
+        by_values = Division(by_texture.textures, search, scenes, [], by_texture.selection)
         if n_classes is not None:
-            painted = seeded_textures(search, scenes, features, n_classes)
-            by_values = Division(painted.textures, search, scenes, [], painted=painted)
-            return _labelled(by_values, self.settings.min_size)
+            textures, classes = seeded_textures(search, scenes, features, n_classes)
+            return _labelled(by_values._replace(textures=textures, classes=classes), settings.min_size)
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
         tried = []
         for is_mixture in (True, False):
             profiles = search.of_values(means, K, is_mixture)
             textures = search.textures(_by_energy(profiles, features), features)
-            tried.append(self._labelled(scenes, textures, lambda *_: None))
-            if len(tried[-1][0].profiles) == K:
+            tried.append(_labelled(by_values._replace(textures=textures), settings.min_size))
+            if len(tried[-1].textures.profiles) == K:
                 break
-        textures, labelled = tried[-1] if len(tried[-1][0].profiles) == K else tried[0]
-        selection = by_texture.selection
-        if selection is not None:
-            found = selection.chosen - K + len(textures.profiles)
-            selection = selection._replace(by_values=True, chosen=found)
-        return Division(textures, search, scenes, labelled, selection)
-
-    def _labelled(
-        self, scenes: list[Scene], textures: Textures, tell: Callable[[int, int], None]
-    ) -> tuple[Textures, list[Labelled]]:
-        """Label the scenes, and repeat without the textures that no pixel got, until all are used."""
-        first = int(scenes[0].ground is not None)  # label of the first texture, from 0
-        while True:
-            results, K = [], len(textures.profiles)
-            for index, scene in enumerate(scenes):
-                tell(index, len(scenes))
-                results.append(label_scene(scene, textures, self.settings.smoothness, self.settings.min_size))
-            areas = np.sum([label_sizes(labels, first + 1 + K) for labels, _ in results], axis=0)
-            kept = np.flatnonzero(areas[first + 1 :])
-            if len(kept) == K or textures.strokes is not None:  # painted classes keep their numbers
-                tell(len(scenes), len(scenes))
-                return textures, results
-            textures = textures.take(kept)
+        best = tried[-1] if len(tried[-1].textures.profiles) == K else tried[0]
+        if best.selection is None:
+            return best
+        found = best.selection.chosen - K + len(best.textures.profiles)
+        return best._replace(selection=best.selection._replace(by_values=True, chosen=found))
 
 
 def repaint(
@@ -272,9 +252,12 @@ def repaint(
     for before in filter(None, (division, division.rival)):
         pairs = zip(before.scenes, strokes, strict=True)
         scenes = [replace(scene, seeds=own) for scene, own in pairs]
-        search, features = before.search, before.textures.features
-        painted = seeded_textures(search, scenes, features, n_classes, present, before.painted)
-        tried.append(Division(painted.textures, search, scenes, [], division.selection, painted))
+        search, known = before.search, before.textures
+        textures, classes = seeded_textures(search, scenes, known.features, n_classes, present)
+        if before.classes is not None and len(known.profiles) == n_classes:
+            if np.mean(before.classes != classes) <= _CHANGED:
+                textures = replace(textures, borders=known.borders)
+        tried.append(Division(textures, search, scenes, [], division.selection, classes))
     best = tried[0]
     if len(tried) == 2:
         tried = [_labelled(each, min_size) for each in tried]
@@ -284,16 +267,27 @@ def repaint(
     settings, textures = best.search.settings, best.textures
     if settings.learned_borders and textures.borders is None:
         textures = textures.with_borders(best.scenes, settings.smoothness, np.random.default_rng(0))
-        assert best.painted is not None  # just now
-        best = best._replace(textures=textures, painted=best.painted._replace(textures=textures), labelled=[])
+        best = best._replace(textures=textures, labelled=[])
     return best if best.labelled else _labelled(best, min_size)
 
 
-def _labelled(division: Division, min_size: float) -> Division:
-    """Label the scenes by the textures of their division."""
-    smoothness = division.search.settings.smoothness
-    labelled = [label_scene(scene, division.textures, smoothness, min_size) for scene in division.scenes]
-    return division._replace(labelled=labelled)
+def _labelled(
+    division: Division, min_size: float, tell: Callable[[int, int], None] = lambda *_: None
+) -> Division:
+    """Label the scenes, and repeat without the textures that no pixel got, until all are used."""
+    scenes, textures, smoothness = division.scenes, division.textures, division.search.settings.smoothness
+    first = int(scenes[0].ground is not None)  # label of the first texture, from 0
+    while True:
+        results, K = [], len(textures.profiles)
+        for index, scene in enumerate(scenes):
+            tell(index, len(scenes))
+            results.append(label_scene(scene, textures, smoothness, min_size))
+        areas = np.sum([label_sizes(labels, first + 1 + K) for labels, _ in results], axis=0)
+        kept = np.flatnonzero(areas[first + 1 :])
+        if len(kept) == K or textures.strokes is not None:  # painted classes keep their numbers
+            tell(len(scenes), len(scenes))
+            return division._replace(textures=textures, labelled=results)
+        textures = textures.take(kept)
 
 
 def n_textures(n_segments: int, has_ground: bool) -> int:

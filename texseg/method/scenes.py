@@ -22,7 +22,7 @@ from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.ground import find_ground, without_ground
 from texseg.channels.notes import notes_on
-from texseg.channels.planes import NoValidPixels, Planes, non_finite, slices_of, split_planes
+from texseg.channels.planes import NoValidPixels, Planes, non_finite, split_planes
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.method.seeds import checked_seeds, refuse_grey_values
 from texseg.method.textures import Scene
@@ -73,9 +73,7 @@ def learn_scenes(
     if len({len(planes.bands) for planes in images}) > 1:
         counts = sorted({len(planes.bands) for planes in images})
         raise ValueError(f"all images must have the same number of bands, got {counts}")
-    shapes = [planes.bands[0].shape for planes in images]
-    sides = [shape[-settings.spatial_dims :] for shape in shapes]
-    settings = settings.scaled(min(max(shape) for shape in sides))
+    sides = [planes.bands[0].shape[-settings.spatial_dims :] for planes in images]
     side = min(min(shape) for shape in sides)
     if side < bank.halo:
         warn(
@@ -87,15 +85,15 @@ def learn_scenes(
         painted, n_classes = _seeds(seeds, images, isinstance(X, (list, tuple)), settings)
     originals, grounds = images, [None] * len(images) if seeds is not None else _grounds(images, settings)
     images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
+    settings = settings.scaled(min(max(shape) for shape in sides))
     given = settings.log if settings.preset != "plain" else bool(settings.log)
     logarithm, notes = notes_on(images, originals, given)
     if logarithm and given is None:
         warn(_LOGARITHM_TAKEN, LogarithmWarning)
     for note in notes:
         warn(note)
-    is_stack = settings.planes is not None
     features, bins = learn_features(
-        [own for planes in images for own in slices_of(planes)] if is_stack else images,
+        images,
         bank=bank,
         sigma=settings.illumination_sigma,
         n_bins=settings.n_bins,
@@ -105,9 +103,6 @@ def learn_scenes(
         random_state=rng.randint(2**31),
         tell=partial(tell, "filters"),
     )
-    if is_stack:
-        every = iter(bins)
-        bins = [np.stack(list(itertools.islice(every, shape[0])), axis=1) for shape in shapes]
     of_scenes = zip(bins, images, grounds, painted, strict=True)
     scenes = [scene_of(b, planes, features, ground, own) for b, planes, ground, own in of_scenes]
     return Learned(scenes, features, settings, n_classes, originals)

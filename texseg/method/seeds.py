@@ -57,7 +57,6 @@ _OWN_WEIGHT = 3.0  # weight of a class's sure cells relative to its seeds
 _MOST_CELLS = 150  # most sure cells per class, and most cells that serve as seeds of an unpainted one
 _MOST_STEPS = 200  # of the regression, run to its end: stopping early costs up to .2 of the index on an image
 _LEAST_SCALE = 1e-6  # of the numbers that describe cells, which are all 0 if the image has a single value
-_CHANGED = 0.1  # share of the cells that must change their class for borders to be learned again
 
 
 class SeedClassifier(NamedTuple):
@@ -264,25 +263,17 @@ def learn_classes(
     return classifier, _log_probabilities(unit @ weights + offsets)
 
 
-class Seeded(NamedTuple):
-    """What was learned from seeds on some scenes."""
-
-    textures: Any  # `texseg.method.textures.Textures`
-    classes: NDArray[np.intp]  # (N,), class of every cell, from 0
-
-
 def seeded_textures(
     search: Any,
     scenes: Sequence[Any],
     features: Any,
     n_classes: int,
     present: Sequence[NDArray[np.int32]] | None = None,
-    before: Seeded | None = None,
-) -> Seeded:
+) -> tuple[Any, NDArray[np.intp]]:
     """Learn ``n_classes`` classes, at least two, from the seeds on scenes that were searched.
 
-    Unpainted classes start from the labels ``present`` (H, W), or from clusters of the cells. The borders
-    learned ``before``, from other seeds on the same scenes, stay if most cells keep their class.
+    Unpainted classes start from the labels ``present`` (H, W), or from clusters of the cells. Gives
+    `texseg.method.textures.Textures`, and the class (N,) of every cell, from 0.
     """
     cells, settings = search.cells, search.settings
     painted = painted_cells([scene.seeds for scene in scenes], search.grids, n_classes)
@@ -311,12 +302,7 @@ def seeded_textures(
         scene.seed_scores[:] = classifier, own.astype(np.float32, copy=False)
     textures = search.textures(cells.profiles(Q.astype(np.float32)), features)
     certain = np.eye(n_classes, dtype=np.float32)  # the user has said that these classes differ
-    classes, borders = Q.argmax(axis=1), None
-    if before is not None and len(before.textures.profiles) == n_classes:
-        if np.mean(before.classes != classes) <= _CHANGED:
-            borders = before.textures.borders
-    textures = replace(textures, potts=potts, strokes=classifier, confusion=certain, borders=borders)
-    return Seeded(textures, classes)
+    return replace(textures, potts=potts, strokes=classifier, confusion=certain), Q.argmax(axis=1)
 
 
 def _spread_over(rows: NDArray[np.intp]) -> NDArray[np.intp]:

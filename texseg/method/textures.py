@@ -173,7 +173,7 @@ class Textures:
             sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
             prior, beta = potts_field(sites, self.potts, smoothness, SETTLING_SWEEPS), self.potts.beta
             if self.strokes is None:
-                scores = self._scores(sites)
+                scores = scores_of(sites, self.profiles, self.background)
             else:
                 known = scene.seed_scores and scene.seed_scores[0] is self.strokes
                 scores = scene.seed_scores[1] if known else self.strokes.scores(sites).astype(np.float32)
@@ -261,7 +261,8 @@ class Textures:
             wide = _SMALL_WINDOWS * (_WIDER if len(self.features.bank.spacing) == 3 else 1)
             n = self._windowed(scene, wide, votes_of_scales(self.features.wavelengths))
             for k in range(len(local)):  # the scores of all at once would take as much again
-                local[k, ~known] = self._scores(n, slice(k, k + 1))[band[~known], 0]
+                one = scores_of(n, self.profiles[k : k + 1], self.background)
+                local[k, ~known] = one[band[~known], 0]
         if self.borders is not None and scene.planes is not None and known.any():
             of_known = band[known]
             for place, planes, bins in scene.images():
@@ -283,7 +284,8 @@ class Textures:
         beta = effective_observations(f.bank, n.windows[: f.n_filters])
         scores = np.empty((len(self.profiles), n.shape[0]), np.float32)
         for k in range(len(scores)):  # those of all at once would take three times as much
-            np.multiply(self._scores(n, slice(k, k + 1))[:, 0], np.float32(beta), out=scores[k])
+            one = scores_of(n, self.profiles[k : k + 1], self.background)
+            np.multiply(one[:, 0], np.float32(beta), out=scores[k])
         shape = (len(scores), *scene.shape)
         posteriors = PixelPlanes.full(soft_max_over(scores.copy()).reshape(shape))
         return Reading(posteriors, posteriors, replace(posteriors, near=scores))
@@ -302,10 +304,6 @@ class Textures:
             spacing=scene.spacing,
         )
 
-    def _scores(self, n: CountMatrix, which: slice = slice(None)) -> NDArray[np.floating]:
-        """Log-likelihood (N, K) of the sites of a count matrix, of some textures."""
-        return scores_of(n, self.profiles[which], self.background)
-
     def _foreign(self, cells: _Cells, borders: BorderClassifier) -> NDArray[np.bool_]:
         """Which cells lie near those of a texture whose borders were not learned."""
         if borders.known.all():
@@ -323,7 +321,7 @@ class Textures:
         """
         sites, grids = cell_sites([scene], self.features, self.cell, self.background)
         windows = window_sites(sites, grids, self.features.wavelengths, self.windows, step)
-        labels, divergences = divergence(windows, self._scores(windows))
+        labels, divergences = divergence(windows, scores_of(windows, self.profiles, self.background))
         (grid,) = grids
         scores = (divergences / self.limits[labels]).astype(np.float32)
         scores = scores.reshape((windows.stacks or windows.grids)[0])

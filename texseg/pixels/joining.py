@@ -52,8 +52,9 @@ def parts_of_block(
 class Joined(NamedTuple):
     """Blocks next to each other, joined: what is still open, and what became of their parts."""
 
-    up: BlockParts
-    """Parts that others may change, and for each label one part that stands for all that are final."""
+    up: BlockParts | None
+    """Parts that others may change, and for each label one part that stands for all that are final; None of
+    the whole image, where all are."""
     named: dict[tuple[int, ...], NDArray[np.int32]]
     """Of each block the final labels of its parts, or -1 - the number of the part in ``up``."""
 
@@ -71,34 +72,34 @@ def joined(
 
     ``spares`` keeps the small parts of a label that has no larger one in the whole image.
     """
-    given = {place: each.up if isinstance(each, Joined) else each for place, each in blocks.items()}
+    given: Any = {place: each.up if isinstance(each, Joined) else each for place, each in blocks.items()}
     places, sizes = list(given), [len(each.labels) for each in given.values()]
     offset = dict(zip(places, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
     pairs = [each.pairs + offset[place] for place, each in given.items()] + _across(given, offset)
     columns: list[Any] = [*zip(*(each[:4] for each in given.values()), strict=True), pairs]
     state, names = _Graph(*map(np.concatenate, columns)).contracted()
     own = np.split(names, np.cumsum(sizes)[:-1])
-    edges = (
-        () if is_whole else _edges({place: (given[place].edges, own[i]) for i, place in enumerate(places)})
-    )
     largest = np.zeros(state.sums.shape[1], np.int64)
     np.maximum.at(largest, state.labels, state.sizes)
-    is_spared = (largest < area) & spares
+    is_spared, up = (largest < area) & spares, None
     limits = np.where(is_spared & is_whole, 0, area)
     small = state.sizes < limits[state.labels]
-    is_open = np.zeros(len(small), bool)
-    if not is_whole:
-        is_open[np.concatenate(edges)[np.concatenate(edges) >= 0]] = True
-        is_open = small & (is_open | is_spared[state.labels])
+    if is_whole:  # nothing stays open
+        numbers = state.merged(small, limits)
+    else:
+        edges = _edges({place: (given[place].edges, own[i]) for i, place in enumerate(places)})
+        is_open = np.isin(np.arange(len(small)), np.concatenate(edges)) | is_spared[state.labels]
+        is_open &= small
         one, other = state.pairs[small[state.pairs].all(axis=1)].T
         before = -1
         while before != (before := int(is_open.sum())):  # and all that these may change
             is_open[one[is_open[other]]] = True
             is_open[other[is_open[one]]] = True
-    number = np.cumsum(is_open) - 1
-    numbers = np.where(is_open, -1 - number, state.merged(small & ~is_open, limits))
+        number = np.cumsum(is_open) - 1
+        numbers = np.where(is_open, -1 - number, state.merged(small & ~is_open, limits))
+        up = state.handed_up(is_open, ~small, number, edges)
     named = {place: numbers[names].astype(np.int32) for place, names in zip(places, own, strict=True)}
-    return Joined(state.handed_up(is_open, ~small, number, edges), named)
+    return Joined(up, named)
 
 
 def joined_labels(
