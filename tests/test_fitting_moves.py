@@ -5,7 +5,7 @@ import pytest
 
 from texseg.fitting import moves
 from texseg.fitting.anneal import anneal, last_of
-from texseg.fitting.moves import assess, close_pairs, merge, merge_losses, net_gains, refine_halves, split
+from texseg.fitting.moves import assess, merge, merge_losses, merged_down, net_gains, refine_halves, split
 from texseg.fitting.steps import Problem
 from texseg.models.acm import HistogramClustering
 
@@ -76,7 +76,10 @@ def test_two_small_clusters_are_a_closer_pair_than_two_large_ones_of_more_simila
     profiles[1] = 0.7 * profiles[0] + 0.3 * profiles[1]
     problem, now = partition_of(60 * profiles[labels], labels)
     losses = merge_losses(problem, now)
-    assert close_pairs(problem, now, 1) == [divmod(int(losses.argmin()), len(losses))] == [(0, 1)]
+    assert divmod(int(losses.argmin()), len(losses)) == (0, 1)
+    weights, left = merged_down(now.stats.sizes, profiles, 12)
+    np.testing.assert_array_equal(weights, [4] + [60] * 11)
+    np.testing.assert_allclose(left, [profiles[:2].mean(axis=0), *profiles[2:]])
 
 
 def test_there_are_five_exchanges_at_a_temperature_and_again_at_the_next(monkeypatch):

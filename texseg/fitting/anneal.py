@@ -19,11 +19,9 @@ from texseg.fitting.moves import (
     Partition,
     Transition,
     assess,
-    close_pairs,
     improve,
     merge,
     merge_losses,
-    merge_pairs,
     refine_halves,
     resolution,
     settle,
@@ -31,9 +29,6 @@ from texseg.fitting.moves import (
     unsplit,
 )
 from texseg.fitting.steps import CALM_STEPS, Iteration, Problem, StepLimits, descend
-
-MERGED_AT_ONCE = 0.25
-"""Share of the clusters too many that are merged before others settle; one by one finds no more."""
 
 
 class State(NamedTuple):
@@ -157,17 +152,6 @@ def grow(
         now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
         now = improve(problem, settle(problem, now), rng)
         yield _visited(problem, now, visits := visits + 1)
-
-
-def merge_down(model: Any, n: CountMatrix, params: Any, n_clusters: int, beta: float = 1.0) -> Any:
-    """Merge the pairs of clusters that lose least, again and again, until ``n_clusters`` are left."""
-    problem = Problem(model, n, beta)
-    first = problem.step(params, None)
-    now = settle(problem, unsplit(problem, first.posteriors, first.stats))
-    while (too_many := now.Q.shape[1] - n_clusters) > 0:
-        pairs = close_pairs(problem, now, max(1, int(too_many * MERGED_AT_ONCE)))
-        now = settle(problem, merge_pairs(problem, now, pairs))
-    return now.params
 
 
 def _visited(problem: Problem, now: Partition, visits: int) -> State:

@@ -14,7 +14,6 @@ from texseg.fitting.steps import Problem, StepLimits, descend
 
 POWER_STEPS = 2  # power iterations to find the direction in which a cluster is first split
 HALVES_STEPS = 2  # EM steps within a cluster to improve a new split before it is judged
-JUDGED_PAIRS = 4  # pairs a cluster whose merging is judged exactly where many clusters are merged down
 SETTLING = StepLimits(over_relax=False, max_steps=6, calm_steps=1)  # after a move
 MOVES = 5  # most split-and-merge moves at one temperature and number of clusters
 
@@ -100,45 +99,31 @@ def merge_losses(problem: Problem, now: Partition) -> Floats:
     """How much F would rise if clusters i < j were merged, shape (K, K), infinite elsewhere."""
     K = now.Q.shape[1]
     i, j = np.nonzero(np.arange(K)[:, None] < np.arange(K))
+    both = type(now.stats)(*(part[i] + part[j] for part in now.stats))
     losses = np.full((K, K), np.inf)
-    losses[i, j] = _losses_of(problem, now, i, j)
+    losses[i, j] = problem.energies(both, now.Q[:, i] + now.Q[:, j]) - now.energies[i] - now.energies[j]
     return losses
 
 
-def _losses_of(problem: Problem, now: Partition, i: NDArray[np.intp], j: NDArray[np.intp]) -> Floats:
-    both = type(now.stats)(*(part[i] + part[j] for part in now.stats))
-    return problem.energies(both, now.Q[:, i] + now.Q[:, j]) - now.energies[i] - now.energies[j]
+def merged_down(weights: Floats, profiles: Floats, n_left: int) -> tuple[Floats, Floats]:
+    """Merge the most similar pairs of profiles (K, M) of some weights (K,), until ``n_left`` are left.
 
-
-def close_pairs(problem: Problem, now: Partition, n_pairs: int) -> list[tuple[int, int]]:
-    """Up to ``n_pairs`` disjoint pairs i < j, among the closest, whose merging raises F least."""
-    counts, K = now.stats.counts, now.Q.shape[1]
-    sizes = np.maximum(counts.sum(axis=1), 1e-30)
-    roots = np.sqrt(counts / sizes[:, None])
-    i, j = np.triu_indices(K, 1)
-    apart = (1 - roots @ roots.T)[i, j] / (1 / sizes[i] + 1 / sizes[j])
-    near = np.argsort(apart, kind="stable")[: JUDGED_PAIRS * K]
-    i, j = i[near], j[near]
-    losses = _losses_of(problem, now, i, j)
-    pairs: list[tuple[int, int]] = []
-    taken: set[int] = set()
-    for at in np.argsort(losses, kind="stable"):
-        pair = int(i[at]), int(j[at])
-        if len(pairs) < n_pairs and taken.isdisjoint(pair):
-            pairs.append(pair)
-            taken.update(pair)
-    return pairs
-
-
-def merge_pairs(problem: Problem, now: Partition, pairs: list[tuple[int, int]]) -> Partition:
-    """Merge every ``j`` into its ``i``."""
-    target = np.arange(now.Q.shape[1])
-    for i, j in pairs:
-        target[j] = i
-    left = np.flatnonzero(target == np.arange(len(target)))
-    together = (target[:, None] == left).astype(now.Q.dtype)
-    stats = type(now.stats)(*(together.T.astype(part.dtype) @ part for part in now.stats))
-    return unsplit(problem, now.Q @ together, stats)
+    The loss is the squared Hellinger distance times half the harmonic mean of the weights; to second order
+    that is the information lost.
+    """
+    weights, profiles, roots = weights.copy(), profiles.copy(), np.sqrt(profiles)
+    alike, left, total = roots @ roots.T, np.arange(len(weights)), profiles[0].sum()
+    while len(left) > n_left:
+        w = weights[left]
+        loss = w[:, None] * w / np.maximum(w[:, None] + w, 1e-30) * (total - alike[np.ix_(left, left)])
+        np.fill_diagonal(loss, np.inf)
+        kept, gone = left[list(divmod(int(loss.argmin()), len(left)))]
+        weights[kept] += weights[gone]
+        profiles[kept] += weights[gone] / max(weights[kept], 1e-30) * (profiles[gone] - profiles[kept])
+        roots[kept] = np.sqrt(profiles[kept])
+        alike[kept] = alike[:, kept] = roots @ roots[kept]
+        left = left[left != gone]
+    return weights[left], profiles[left]
 
 
 def net_gains(gains: Floats, losses: Floats) -> Floats:

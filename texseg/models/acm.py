@@ -19,8 +19,9 @@ from scipy.special import softmax
 
 from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
-from texseg.fitting.anneal import State, grow, merge_down
+from texseg.fitting.anneal import State, grow
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax, Weights
+from texseg.fitting.moves import merged_down
 from texseg.models import base
 from texseg.models.base import Allowed, Rng
 from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, Run, best_of, settings
@@ -100,9 +101,10 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
             return runs
         found = [run.state.params for _, run in runs]
         weights = np.concatenate([params.weights for params in found]) / len(found)
-        every = Profiles(np.concatenate([params.profiles for params in found]), weights)
+        every = weights, np.concatenate([params.profiles for params in found])
+        start = Profiles(*merged_down(*every, self.n_clusters)[::-1])
         plain = HistogramClustering(SoftMax(data.weights))
-        start = merge_down(plain, data.counts, every, self.n_clusters, data.beta)
+        start = self._descend(plain, data, start, data.beta, rng).state.params
         return [*runs, (model, self._descend(model, data, start, data.beta, rng))]
 
 

@@ -32,6 +32,7 @@ import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
+from texseg.fitting.moves import merged_down
 from texseg.models import base
 from texseg.models.acm import grown
 from texseg.models.base import FLOOR, Model, Rng, Step
@@ -215,27 +216,11 @@ def _left_out(R: Floats, row: Floats, column: Floats, total: Floats, beta: float
 
 
 def merged(found: Sequence[Aspects], n_components: int) -> Aspects:
-    """Merge the most similar pairs among the aspects of several runs, until ``n_components`` are left.
-
-    The loss is the squared Hellinger distance of the rows plus that of the columns, times half the harmonic
-    mean of the weights; to second order that is the information lost.
-    """
+    """Merge the most similar pairs among the aspects of several runs, until ``n_components`` are left."""
     weights = base.normalise(np.concatenate([params.weights for params in found]))
     profiles = np.vstack([np.hstack([params.rows, params.columns]) for params in found])
-    roots = np.sqrt(profiles)
-    alike, left = roots @ roots.T, np.arange(len(weights))
-    while len(left) > n_components:
-        w = weights[left]
-        loss = w[:, None] * w / np.maximum(w[:, None] + w, FLOOR) * (2 - alike[np.ix_(left, left)])
-        np.fill_diagonal(loss, np.inf)
-        kept, gone = left[list(divmod(int(loss.argmin()), len(left)))]
-        weights[kept] += weights[gone]
-        profiles[kept] += weights[gone] / max(weights[kept], FLOOR) * (profiles[gone] - profiles[kept])
-        roots[kept] = np.sqrt(profiles[kept])
-        alike[kept] = alike[:, kept] = roots @ roots[kept]
-        left = left[left != gone]
-    rows, columns = np.split(profiles[left], [found[0].rows.shape[1]], axis=1)
-    return Aspects(weights[left], rows, columns)
+    weights, profiles = merged_down(weights, profiles, n_components)
+    return Aspects(weights, *np.split(profiles, [found[0].rows.shape[1]], axis=1))
 
 
 @settings
