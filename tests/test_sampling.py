@@ -184,7 +184,7 @@ def looks(monkeypatch):
         windows = [np.s_[y : y + 100, x : x + 160] for y in (0, 588) for x in (0, 200, 400)]
         return SceneSample(windows), [scene.read(window) for window in windows]
 
-    for module in ("cli.process", "method.blocks"):
+    for module in ("method.sampling", "method.blocks"):
         monkeypatch.setattr(f"texseg.{module}.crop_count", lambda *_: 6)
         monkeypatch.setattr(f"texseg.{module}.read_crops", blind)
     return looks

@@ -15,8 +15,6 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from texseg.cli.terminal import say
 from texseg.io import read
@@ -28,10 +26,8 @@ from texseg.method.sampling import crop_count, read_crops
 from texseg.progress import expected_memory, expected_seconds, free_memory
 from texseg.threads import n_threads
 
-_OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
 _SMALLEST_READ = 144**3  # voxels of the smallest block, with its margins
 _LARGEST_SCENE = 10**12  # pixels of an image that is read by windows
-_FEW_LABELS = 16  # fewer may be an intended pattern
 _ON_ITS_SIDE = 5  # and above: EXIF orientations that exchange rows and columns
 
 OUTPUT_KINDS = tuple("labels overlay confidence probabilities segments regions polygons report run".split())
@@ -187,16 +183,6 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[Any]]:
             source = files.enter_context(opened(path, replace(reading, max_pixels=most)))
             (source[0] if reading.is_volume else source).too_large = error
         yield [read.Volume(source)] if reading.is_volume else source if reading.page == "all" else [source]
-
-
-def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:
-    """Refuse an image in which most neighbours differ, which is not a label image."""
-    if labels.ndim == 2 and min(labels.shape) > 1:
-        different = (labels[:, 1:] != labels[:, :-1]).mean()
-        if different > _OF_PHOTOGRAPHS and len(np.unique(labels)) > _FEW_LABELS:
-            said = f"{path.name}: {100 * different:.0f} % of neighbouring pixels differ, as in a photograph"
-            raise ValueError(f"{said}; a label image has one number for all pixels of a segment")
-    return labels
 
 
 def describe(

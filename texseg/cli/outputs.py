@@ -140,8 +140,12 @@ class Labelled(NamedTuple):
     volume: tuple[Any, Any, Any] | None = None
     """Pixels, labels and confidence (or None) of the volume or series whose planes are the pages."""
     names: Sequence[str] = ()  # of the labels from 1
-    colours: Sequence[str] = ()  # of the same; the usual ones after these
     sample: Mapping[str, Any] = {}  # what is recorded about the crops of a large scene
+
+    @property
+    def colours(self) -> Sequence[str]:
+        """Colours of the labels from 1; the usual ones after these."""
+        return regions.own_colours(self.names, getattr(self.model, "colours_", {}))
 
 
 class Outcome(NamedTuple):

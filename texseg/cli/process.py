@@ -21,52 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.planes import split_planes
-from texseg.cli.inputs import (
-    Input,
-    ReadOptions,
-    is_volume,
-    named_like,
-    open_scenes,
-    reading_of,
-    refuse_photograph,
-)
+from texseg.cli import outputs
+from texseg.cli.inputs import Input, ReadOptions, is_volume, named_like, open_scenes, reading_of
 from texseg.cli.options import Measured, parameters_of
-from texseg.cli.outputs import (
-    Bands,
-    Labelled,
-    Outcome,
-    Page,
-    Writing,
-    check_names,
-    earlier_outcome,
-    in_words,
-    planned_outputs,
-    write_outputs,
-    writing_of,
-)
-from texseg.cli.record import PartsFolder, digest_of, made_from, parts_of
+from texseg.cli.outputs import Bands, Labelled, Outcome, Page, Writing
+from texseg.cli.record import PartsFolder, made_from, parts_of
 from texseg.cli.terminal import reason_of
-from texseg.io.files import ImageTooLargeError, UnsuitableImageError, output_path
+from texseg.io.files import ImageTooLargeError, UnsuitableImageError, digest_of, output_path
 from texseg.io.geo import relative_size
 from texseg.io.read import Image, Source, Volume, read_volume
-from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
 from texseg.io.write import Layout
-from texseg.method import blocks
+from texseg.method import blocks, sampling
 from texseg.method.blocks import BlockPlan
 from texseg.method.edits import Edits
-from texseg.method.sampling import (
-    CROP_OF_STACK,
-    LABELLED_AGAIN,
-    NO_DATA,
-    SceneSample,
-    crop_count,
-    learns_again,
-    placed,
-    read_crops,
-    unexplained,
-    valid_pixels,
-)
 from texseg.method.scenes import FourthBandWarning, LogarithmWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
@@ -107,7 +75,7 @@ class Work:
         names = ("allow_empty", "skip_existing", "resume", "unknown", "rescale", "resample", "scheduler")
         given = {name: options[name] for name in names if name in options}
         parameters = parameters_of(options) if "n_segments" in options else {}
-        return cls(reading_of(options), writing_of(options, items, always), parameters, **given)
+        return cls(reading_of(options), outputs.writing_of(options, items, always), parameters, **given)
 
     def by(self, model: Segmenter) -> Work:
         """Do the same by the textures of a model."""
@@ -146,7 +114,7 @@ def _said(caught: Sequence[warnings.WarningMessage]) -> list[str]:
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     reading, writing = work.reading, work.writing
-    check_names(item, writing, several_pages=reading.page == "all")
+    outputs.check_names(item, writing, several_pages=reading.page == "all")
     with _client_of(work.scheduler) as client, open_scenes(item.path, reading) as scenes:
         scene, times = scenes[0], _times_the_size(scenes[0], work)
         size = work.parameters.get("n_segments"), work.parameters.get("preset", "default")
@@ -157,12 +125,12 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             raise ValueError(f"--scheduler needs an image that is read by windows; {remedy}")
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         has_tags, n_pages = bool(scene.geo and scene.geo.tags), len(scenes)
-        planned = planned_outputs(item, writing, has_tags, n_pages, by_blocks, reading.is_volume)
+        planned = outputs.planned_outputs(item, writing, has_tags, n_pages, by_blocks, reading.is_volume)
         if n_pages > 1 and {"png", "zarr"} & {*writing.formats}:
             raise UnsuitableImageError("labels of several pages are written as tif or npy, not png or zarr")
         for path in planned.get("report", ()):
             output_path(path, "report")
-        earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
+        earlier = outputs.earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             parts = parts_of(item, writing.folder)
             with contextlib.suppress(OSError):  # the folder is not ours
@@ -173,9 +141,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             found = _label_by_blocks(item, scene, work, made, callback, client)
         else:
             found = _label_whole(item, scenes, work, callback, times)
-        names = work.names(found.model)
-        found = found._replace(names=names, colours=own_colours(names, getattr(found.model, "colours_", {})))
-        outcome = write_outputs(item, found, planned, writing, made)
+        outcome = outputs.write_outputs(item, found, planned, writing, made)
         if found.parts is not None:
             found.parts.remove()
         is_fit = work.model is None and found.model is not None and not by_blocks
@@ -240,6 +206,15 @@ def _resized(plane: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return cv2.resize(np.ascontiguousarray(plane), shape[::-1], interpolation=way)
 
 
+def _brought_back(plane: NDArray[Any], image: Image) -> NDArray[Any]:
+    """Bring labels, or shares from 0 to 1, to the size of an image; they are 0 where that has no data."""
+    if plane.shape == image.shape:
+        return plane
+    is_labels, valid = plane.dtype.kind == "i", True if image.mask is None else image.mask
+    found = _resized(plane.astype(np.uint16) if is_labels else plane, image.shape)
+    return np.where(valid, found if is_labels else np.clip(found, 0, 1), 0).astype(plane.dtype)
+
+
 def _advice(work: Work, model: Any, n_segments: int) -> list[str]:
     """Say what was decided for the user, and how to decide otherwise."""
     said: list[str] = []
@@ -257,11 +232,10 @@ def _label_whole(
     """Label the pages of an input, or the volume that they are, by one model."""
     images, is_volume = [scene.read() for scene in scenes], work.reading.is_volume
     seeds, volume = read_seeds(item.path, work.reading, scenes[0], images[0].shape), None
-    usable = [
-        n for n, each in enumerate(images) if valid_pixels(each.pixels, each.mask, len(each.shape)).any()
-    ]
+    has_data = [sampling.valid_pixels(each.pixels, each.mask, len(each.shape)).any() for each in images]
+    usable = np.flatnonzero(has_data).tolist()
     if not usable and (is_volume or not work.allow_empty):
-        raise ValueError(NO_DATA)
+        raise ValueError(sampling.NO_DATA)
     model = None
     found = [(np.zeros(image.shape, np.int32), np.zeros(image.shape, np.float32)) for image in images]
     if usable:
@@ -277,15 +251,7 @@ def _label_whole(
             given: Any = {"mask": masks, "unknown": work.unknown, "rescale": work.rescale}
             answers = model.predict_with_confidence(pixels, **given)
         for number, labels, sure in zip(usable, *answers, strict=True):
-            if times != (1.0, 1.0):
-                image = images[number]
-                own, sure = (_resized(plane, image.shape) for plane in (labels.astype(np.uint16), sure))
-                valid = True if image.mask is None else image.mask
-                labels, sure = (
-                    np.where(valid, own, 0).astype(np.int32),
-                    np.where(valid, np.clip(sure, 0, 1), 0),
-                )
-            found[number] = labels, sure
+            found[number] = _brought_back(labels, images[number]), _brought_back(sure, images[number])
 
     def probabilities(number: int) -> NDArray[np.float32]:
         image = images[number]
@@ -293,9 +259,7 @@ def _label_whole(
             return np.zeros((1, *image.shape), np.float32)
         seen = _resampled(image, times)
         planes = np.moveaxis(model.predict_proba(seen.pixels, mask=seen.mask, rescale=work.rescale), -1, 0)
-        if seen is image:
-            return planes
-        return np.stack([np.clip(_resized(plane, image.shape), 0, 1) for plane in planes])
+        return planes if seen is image else np.stack([_brought_back(plane, image) for plane in planes])
 
     if is_volume:
         volume = images[0].pixels, *found[0]
@@ -303,11 +267,10 @@ def _label_whole(
     else:
         three = zip(scenes, images, found, strict=True)
         pages = [Page(scene, image.pixels, *own, image.mask) for scene, image, own in three]
-    choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
+    choice = "" if work.model is not None else outputs.in_words(getattr(model, "selection_", None))
     largest = max(int(labels.max()) for labels, _ in found)
-    return Labelled(
-        pages, model, largest, choice, probabilities=None if is_volume else probabilities, volume=volume
-    )
+    more: Any = {"probabilities": None if is_volume else probabilities, "volume": volume}
+    return Labelled(pages, model, largest, choice, names=work.names(model), **more)
 
 
 def fit_model(
@@ -315,7 +278,7 @@ def fit_model(
     parameters: dict[str, Any],
     callback: Any = None,
     seeds: Seeds | Sequence[NDArray[np.int32] | None] | None = None,
-    sample: SceneSample | None = None,
+    sample: sampling.SceneSample | None = None,
 ) -> Segmenter:
     """Fit one model to an image, to several jointly, or to a sample of crops, and edit its segments."""
     from texseg.segmenter import Segmenter
@@ -362,9 +325,7 @@ def read_seeds(
                 f"nothing is painted; got {classes.dtype} of shape {classes.shape}"
             )
         return Seeds(classes.astype(np.int32))
-    strokes = read_seed_file(file, scene.shape, scene.geo)
-    refuse_photograph(strokes.labels, file)
-    return strokes
+    return read_seed_file(file, scene.shape, scene.geo)
 
 
 def needs_blocks(
@@ -402,9 +363,8 @@ def _label_by_blocks(
     wants_confidence = bool(work.writing.kinds & {"confidence", "report"})
     made = {**made, "confidence": wants_confidence}
     parts = PartsFolder(parts_of(item, work.writing.folder), made, work.resume)
-    model, sample = (work.model, {}) if work.model is not None else parts.model()
-    if model is not None:
-        blocks.warn_of_encoding(scene, model.textures_.features)
+    if work.model is not None:
+        blocks.warn_of_encoding(scene, work.model.textures_.features)
 
     def tell(done: int, total: int) -> None:
         if callback is not None:
@@ -415,17 +375,19 @@ def _label_by_blocks(
     novel: list[Any] = []
     growth = work.parameters.get("n_segments"), work.parameters.get("grow", False)
     while True:
-        if model is None:
-            model, sample = _fit_crops(scene, work, callback, novel)
-            choice = in_words(getattr(model, "selection_", None))
-            model = parts.keep_model(model, sample)
+        model, sample = parts.model() if work.model is None else (work.model, {})
+        if model is None:  # it is used as it will be read again
+            fitted, about = _fit_crops(scene, work, callback, novel)
+            choice = outputs.in_words(getattr(fitted, "selection_", None))
+            parts.keep_model(fitted, about)
+            continue
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
         options: dict[str, Any] = {"n_jobs": n_jobs, "tell": tell, "client": client}
         novel = blocks.read_blocks(scene, model.textures_, plan, request, parts, **options)
-        if not novel or not learns_again(sample, *growth):
+        if not novel or not sampling.learns_again(sample, *growth):
             break
-        messages.append(LABELLED_AGAIN.format(placed(*novel)))
-        model, parts = None, PartsFolder(parts.folder, made, resume=False)
+        messages.append(sampling.LABELLED_AGAIN.format(sampling.placed(*novel)))
+        parts = PartsFolder(parts.folder, made, resume=False)
     found = model.textures_, plan, request, parts
     largest, sides = model.n_segments_ + work.unknown, " x ".join(map(str, dict.fromkeys(plan.sides)))
     said, step, volume = f"read by blocks of {sides} pixels", request.preview, None
@@ -440,10 +402,10 @@ def _label_by_blocks(
         said += f"; overlay, confidence and report have 1/{step} of the size"
     messages.append(said)
     if novel:
-        messages.append(unexplained(novel, model.n_segments_))
+        messages.append(sampling.unexplained(novel, model.n_segments_))
     messages += [f"textures learned from {sample.pop('words')}", *sample.pop("notes")] if sample else []
-    about: Any = {"parts": parts, "sample": sample, "volume": volume}
-    return Labelled(pages, model, largest, choice, tuple(messages), **about)
+    more: Any = {"parts": parts, "sample": sample, "volume": volume, "names": work.names(model)}
+    return Labelled(pages, model, largest, choice, tuple(messages), **more)
 
 
 def _page_of_blocks(scene: Source, found: Any, largest: int, wants_confidence: bool, client: Any) -> Page:
@@ -594,9 +556,10 @@ def _fit_crops(
     scene: Source, work: Work, callback: Any, places: Sequence[Any] = ()
 ) -> tuple[Segmenter, dict[str, Any]]:
     """Fit to crops; give the model, and what is said and recorded about them."""
-    n_crops = crop_count(work.reading.memory, scene.n_channels, len(scene.shape))
-    side = {"side": CROP_OF_STACK} if work.parameters.get("planes") else {}
-    sample, crops = read_crops(scene, work.parameters.get("random_state", 0), n_crops, places=places, **side)
+    n_crops = sampling.crop_count(work.reading.memory, scene.n_channels, len(scene.shape))
+    side = {"side": sampling.CROP_OF_STACK} if work.parameters.get("planes") else {}
+    random_state = work.parameters.get("random_state", 0)
+    sample, crops = sampling.read_crops(scene, random_state, n_crops, places=places, **side)
 
     def show(progress: Progress) -> None:
         if callback is not None:

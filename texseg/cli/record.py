@@ -24,7 +24,7 @@ import numpy as np
 import texseg
 from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, named_like
 from texseg.cli.terminal import shown
-from texseg.io.files import atomic_write, open_regular, read_json, remove_leftovers
+from texseg.io.files import atomic_write, digest_of, open_regular, read_json, remove_leftovers
 from texseg.io.header import world_files
 from texseg.io.write import STEP, Layout, new_zarr
 from texseg.method.blocks import BlockReading
@@ -45,30 +45,19 @@ _EDGES = ("top", "bottom", "left", "right", "front", "back")  # of volumes the l
 _OPTIONAL = ("novel", "confidence", "preview", "small", "of_small", "largest_novel")
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file; for a folder, of the names and contents of all its files."""
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        digests = [(str(file.relative_to(path)), digest_of(file)) for file in files]
-        return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-
-
 def made_from(item: Input, reading: ReadOptions, work: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the results of an input depend on; `work` holds what is common to all inputs."""
     images = {"image": item.path}
     for what, given, said in (("mask", reading.mask, "mask"), ("seeds", reading.seeds, "strokes")):
         images |= {} if given is None else {what: named_like(item.path, given, said)}
+    beside = {f"{what} {file.name}": file for what, path in images.items() for file in _beside(path)}
     made = {
         "texseg": texseg.__version__,
         "input_sha256": digest_of(item.path),
         **{name: value for name, value in asdict(reading).items() if name not in _NO_MATTER},
         "mask": None,
         **{what: digest_of(path) for what, path in images.items() if what != "image"},
-        "beside": {
-            f"{what} {file.name}": digest_of(file) for what, path in images.items() for file in _beside(path)
-        },
+        "beside": {said: digest_of(file) for said, file in beside.items()},
         **work,
     }
     return json.loads(json.dumps(made, default=str), parse_constant=str)
@@ -219,11 +208,10 @@ class PartsFolder:
         self._begin()
         return None, {}
 
-    def keep_model(self, model: Segmenter, about: Mapping[str, Any]) -> Segmenter:
-        """Save a model and what is known of its crops; return it as it will be read again."""
+    def keep_model(self, model: Segmenter, about: Mapping[str, Any]) -> None:
+        """Save a model and what is known of its crops."""
         atomic_write(self.folder / _SAMPLE, json.dumps(about).encode(), parents=False)
         model.save(self.folder / _MODEL)
-        return type(model).load(self.folder / _MODEL)
 
     def remove(self) -> None:
         """Remove the folder when all is done, unless somebody has put something else into it."""

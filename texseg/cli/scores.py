@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg import metrics
-from texseg.cli.inputs import refuse_photograph
 from texseg.cli.terminal import say
 from texseg.io.files import MalformedFileError, open_regular
-from texseg.io.read import read_header, read_labels, read_volume
+from texseg.io.read import read_header, read_labels, read_volume, refuse_photograph
 
 USUAL = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f", "right_name")
 """Measures that people ask for."""

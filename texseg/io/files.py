@@ -111,6 +111,16 @@ def read_json(path: str | os.PathLike[str], largest: int, what: str = "JSON") ->
         raise MalformedFileError(f"not {what}: {known.get(type(error), error)}") from None
 
 
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file; for a folder, of the names and contents of all its files."""
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        digests = [(str(file.relative_to(path)), digest_of(file)) for file in files]
+        return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
 def side_text(path: Path, largest: int) -> str | None:
     """Text of a small regular file; None if there is no such file, or it is not text."""
     try:

@@ -44,6 +44,8 @@ from texseg.io.regions import PixelSize
 from texseg.io.stores import is_store, open_zarr
 from texseg.progress import expected_memory
 
+_OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
+_FEW_LABELS = 16  # fewer may be an intended pattern
 _LAST_UPRIGHT = 4  # EXIF orientation; from 5 on, rows and columns are swapped
 
 
@@ -622,3 +624,13 @@ def read_label_picture(path: str | os.PathLike[str], *, max_pixels: int | None =
     if pixels.size and (pixels.max() > np.iinfo(np.int32).max or pixels.min() < np.iinfo(np.int32).min):
         raise UnsuitableImageError(f"{Path(path).name}: labels do not fit into 32 bits")
     return LabelPicture(pixels.astype(np.int32), format, None, mask)
+
+
+def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:
+    """Refuse an image in which most neighbours differ, which is not a label image."""
+    if labels.ndim == 2 and min(labels.shape) > 1:
+        different = (labels[:, 1:] != labels[:, :-1]).mean()
+        if different > _OF_PHOTOGRAPHS and len(np.unique(labels)) > _FEW_LABELS:
+            said = f"{path.name}: {100 * different:.0f} % of neighbouring pixels differ, as in a photograph"
+            raise ValueError(f"{said}; a label image has one number for all pixels of a segment")
+    return labels

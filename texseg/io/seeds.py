@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from texseg.io.files import MalformedFileError, PathName, UnsuitableImageError, open_regular, read_json
 from texseg.io.geo import Georeference, to_longitude_latitude
-from texseg.io.read import LabelPicture, failures_named, read_label_picture
+from texseg.io.read import LabelPicture, failures_named, read_label_picture, refuse_photograph
 from texseg.io.regions import Labels
 
 _MOST_UNPAINTED = 14
@@ -76,6 +76,7 @@ def read_seed_file(path: PathName, shape: tuple[int, int], geo: Georeference | N
             found, said = _classes(picture)
     if said:
         warnings.warn(f"{path.name}: {said}", stacklevel=2)
+    refuse_photograph(found.labels, path)
     return found
 
 
