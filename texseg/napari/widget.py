@@ -144,11 +144,10 @@ class SegmentWidget(QWidget):
         for box in (self.image, self.planes, self.mask, self.seeds, self.preset):
             box.setMinimumContentsLength(_LEAST_NAME)
         models, opens = "texseg models (*.texseg);;all files (*)", "getOpenFileName"
-        large = partial(self._ask, opens, "Open a large image", "", "images (*)", self.open_scene)
-        load = partial(self._ask, opens, "Load a model", "", models, self.load_model)
-        save = partial(
-            self._ask, "getSaveFileName", "Save the model", "textures.texseg", models, self.save_model
-        )
+        saves = "getSaveFileName", "Save the model", "textures.texseg", models
+        large = partial(self._ask, self.open_scene, opens, "Open a large image", "", "images (*)")
+        load = partial(self._ask, self.load_model, opens, "Load a model", "", models)
+        save = partial(self._ask, self.save_model, *saves)
         self.open = _button("Open", large, "Open a file that may be larger than memory")
         self.new_seeds = _button("New", self.add_seeds, "Add a layer to paint seeds on")
         self.refit_button = _button("Refit", self.refit, "Correct the segments by the seeds")
@@ -157,27 +156,23 @@ class SegmentWidget(QWidget):
         self.load = _button("Load", load, "Read a model file, saved here or by the command")
         self.save = _button("Save", save, "Save these textures to a model file")
         self.planes.addItems(["this plane", "all planes, one model", "planes, coupled", "in space"])
-        self.number = QtWidgets.QSpinBox(minimum=0, maximum=MOST_SEGMENTS, value=0)
-        self.number.setSpecialValueText("choose")
-        self.at_least = QtWidgets.QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=2)
-        self.at_most = QtWidgets.QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=14)
+        most: dict[str, Any] = {"maximum": MOST_SEGMENTS}
+        self.number = QtWidgets.QSpinBox(minimum=0, value=0, specialValueText="choose", **most)
+        self.at_least = QtWidgets.QSpinBox(minimum=1, value=2, **most)
+        self.at_most = QtWidgets.QSpinBox(minimum=1, value=14, **most)
         self.preset.addItems(list(PRESETS))
         self.smoothness = QtWidgets.QDoubleSpinBox(minimum=0, maximum=10, singleStep=0.25, value=1)
         self.min_size = QtWidgets.QSpinBox(minimum=0, maximum=10**6, singleStep=50, value=0, suffix=" pixels")
-        self.progress = QtWidgets.QProgressBar()
-        self.progress.setRange(0, 100)
+        self.progress = QtWidgets.QProgressBar(minimum=0, maximum=100)
         self.slider = QtWidgets.QSlider(Qt.Orientation.Horizontal)
         self.shown = QtWidgets.QLabel("")
         self.segments = SegmentList()
         self._form = form = QtWidgets.QFormLayout(self)
         seeds = _side_by_side(self.seeds, self.new_seeds, self.refit_button)
+        ways = "Segment the plane shown, all with one model, or a volume: by textures in planes or in space"
         rows: list[tuple[str, QWidget, str]] = [
             ("image", _side_by_side(self.image, self.open), "The image layer to segment"),
-            (
-                "stack",
-                self.planes,
-                "Segment the plane shown, all with one model, or a volume: by textures in planes or in space",
-            ),
+            ("stack", self.planes, ways),
             ("mask", self.mask, "A layer of the image's shape: 0 is no data"),
             ("seeds", seeds, "A labels layer: paint label 1 where segment 1 is, and so on"),
             ("segments", self.number, "Number of segments; at 0 texseg chooses it"),
@@ -272,7 +267,7 @@ class SegmentWidget(QWidget):
         if layer is not None and layer.ndim > 2 and way > 1:
             space: dict[str, Any] = {"spatial_dims": 3, "spacing": tuple(np.abs(layer.scale[-3:]).tolist())}
             model.set_params(**(space if way == 3 else {"planes": "z"}))
-        self._work(lambda job: job.fit(model), model)
+        self._work("fit", model)
 
     def add_seeds(self) -> None:
         """Add a layer of the image's shape to paint seeds on, and select it."""
@@ -286,7 +281,7 @@ class SegmentWidget(QWidget):
 
     def refit(self) -> None:
         """Correct the segments of the chosen image using its seeds, in the background."""
-        self._work_again(lambda job, model, fitted: job.refit(model, fitted))
+        self._work_again("refit")
 
     def merge(self, labels: list[int]) -> None:
         """Merge several segments into one, in the chosen image."""
@@ -303,7 +298,7 @@ class SegmentWidget(QWidget):
 
     def split(self, label: int) -> None:
         """Divide a segment in two, in the background."""
-        self._work_again(lambda job, model, fitted: job.split(model, label, fitted))
+        self._work_again("split", label)
 
     def rename(self, label: int, name: str) -> None:
         """Name a segment; model files keep the name."""
@@ -318,9 +313,8 @@ class SegmentWidget(QWidget):
 
     def apply_model(self) -> None:
         """Find the textures of the model again, in the chosen image."""
-        model = self.model
-        if model is not None:
-            self._work(lambda job: job.apply(model), model)
+        if self.model is not None:
+            self._work("apply", self.model)
 
     def stop(self) -> None:
         """Stop the running task at its next step; nothing changes."""
@@ -328,14 +322,15 @@ class SegmentWidget(QWidget):
             self._job[0].stop()
             self.shown.setText("stopping ...")
 
-    def _work_again(self, task: Any) -> None:
+    def _work_again(self, task: str, *about: Any) -> None:
         """Start a task on the result of the chosen image, if there is one."""
         result = self._results.get(self._image_layer())
         if result is not None:
-            model, fitted = result.found.model, result.found.fitted
-            self._work(lambda job: task(job, model, fitted), model, result.indices)
+            self._work(task, result.found.model, result.found.fitted, *about, indices=result.indices)
 
-    def _work(self, task: Any, model: TextureSegmenter, indices: list[Index] | None = None) -> None:
+    def _work(
+        self, task: str, model: TextureSegmenter, *about: Any, indices: list[Index] | None = None
+    ) -> None:
         """Start a task of a new job on planes of the chosen image, by default the requested ones.
 
         What the model takes as one image, (H, W) or (D, H, W), is a plane.
@@ -360,7 +355,7 @@ class SegmentWidget(QWidget):
         self._show_state()
         show = {"yielded": lambda found: self._show(found, layer, indices)}
         ends = {"errored": self._fail, "finished": self._finish}
-        create_worker(_steps, task(job), _connect=show | ends, _ignore_errors=True)
+        create_worker(getattr(job, task), model, *about, _connect=show | ends, _ignore_errors=True)
 
     def _indices(self, layer: Image, source: LayerSource) -> list[Index]:
         """Find the indices of the planes to be labelled."""
@@ -465,15 +460,10 @@ class SegmentWidget(QWidget):
             return
         self.shown.setText(f"saved {Path(path).name}")
 
-    def _ask(self, dialog: str, title: str, name: str, kinds: str, use: Any) -> None:
+    def _ask(self, use: Any, dialog: str, *about: str) -> None:
         """Do something with the file that the user names, if any."""
-        if path := getattr(QtWidgets.QFileDialog, dialog)(self, title, name, kinds)[0]:
+        if path := getattr(QtWidgets.QFileDialog, dialog)(self, *about)[0]:
             use(path)
-
-
-def _steps(task: Iterator[Result]) -> Iterator[Result]:
-    """Wrap a task in a generator function, so that napari's worker passes on what is yielded."""
-    yield from task
 
 
 def _offer(box: QComboBox, layers: list[Any]) -> None:

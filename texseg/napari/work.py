@@ -105,7 +105,7 @@ class Job:
         model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
         yield from self._all_found(model, fitted)
 
-    def split(self, model: TextureSegmenter, label: int, fitted: tuple[Index, ...]) -> Iterator[Result]:
+    def split(self, model: TextureSegmenter, fitted: tuple[Index, ...], label: int) -> Iterator[Result]:
         """Split a segment of a model that was fitted to some planes, and yield as :meth:`fit` does."""
         self._note("splitting", 0.0)
         model.split(label)
