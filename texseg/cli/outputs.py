@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import click
 import numpy as np
@@ -65,6 +65,93 @@ class Writing:
     """Words of the command by the names of its options, for reports; without its inputs."""
     inputs: tuple[str, ...] = ()
     """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
+
+    @classmethod
+    def of(cls, options: dict[str, Any], items: Sequence[Input], always: Iterable[str]) -> Self:
+        """Settle what is written, and make sure that no input would be overwritten."""
+        folder: Path = options["output"]
+        kinds = frozenset(OUTPUT_KINDS) - {"probabilities"} if options["everything"] else frozenset(always)
+        kinds |= {"polygons"} if "gpkg" in options["formats"] else set()
+        kinds |= {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
+        page, flat = None, sorted(kinds - _OF_VOLUMES)
+        if is_volume(options) and flat and not options["everything"]:
+            named = ", ".join(flat)
+            raise click.UsageError(f"{named} cannot be written of volumes; choose one plane with --page")
+        if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
+            if len(items) > 1 or options["page"] == "all":
+                raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")
+            check_target(folder, "report")
+            folder, page = folder.parent, folder
+        if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
+            raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
+        _refuse_names_of_outputs(options, items, folder)
+        check_folder(folder)
+        if options["summary"] is not None:
+            check_target(options["summary"], "summary")
+        inputs = options["paths"] if options.get("shared") else ()
+        formats = options.get("formats", ())
+        return cls(folder, formats, kinds, page, words_given(click.get_current_context()), inputs)
+
+    def planned(
+        self, item: Input, has_tags: bool, n_pages: int, by_blocks: bool, is_volume: bool
+    ) -> dict[str, list[Path]]:
+        """Name the files that are written about an input, by kind; by blocks there are labels in any case."""
+        formats, kinds = self.formats, self.kinds if self.page is None else frozenset()
+        outlines = ("geojson", "gpkg") if "gpkg" in formats else ("geojson",)
+        formats = tuple(form for form in formats if form != "gpkg")
+        is_plain = n_pages == 1 and not is_volume and not by_blocks  # one picture, which PNG holds
+        maps = formats or (("png",) if is_plain and not has_tags else ("tif",))
+        formats = formats or (("png", "tif") if is_plain else ("tif",))
+        map_ = next((form for form in ("tif", "npy", "png") if form in maps), "tif")
+        stack = "zarr" if "zarr" in formats else "tif"
+        n_digits = len(str(n_pages - 1))
+        pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
+        if is_volume:
+            kinds, pages, formats = (
+                kinds & _OF_VOLUMES,
+                [""],
+                tuple(f for f in formats if f != "png") or ("tif",),
+            )
+        of_pages = {"overlay": ["png"], "polygons": outlines, "report": ["html"], "probabilities": [stack]}
+        rest = {
+            "confidence": [map_],
+            "segments": ["csv"],
+            "regions": ["csv"],
+            "labels": formats,
+            "run": ["json"],
+        }
+        planned: dict[str, list[Path]] = {}
+        for kind, forms in (of_pages | rest).items():
+            if kind in kinds or (kind == "labels" and by_blocks):
+                numbers = pages if kind in of_pages else [""]
+                ends = [f"{number}_{kind}.{form}" for form in forms for number in numbers]
+                ends += ["_volumes.csv", "_planes.png"] if is_volume and kind == "segments" else []
+                planned[kind] = [self.folder / f"{item.name}{end}" for end in ends]
+        return planned if self.page is None else {"report": [self.page], **planned}
+
+    def check_names(self, item: Input, *, several_pages: bool) -> None:
+        """Refuse an input whose outputs would have names longer than file systems take, before any work."""
+        planned = self.planned(item, True, _MANY_PAGES if several_pages else 1, False, False)
+        names = [path.name for paths in planned.values() for path in paths]
+        names += [f"{path.name}.aux.xml" for path in planned.get("labels", ())]
+        names += [f"{item.name.name}_numbers_overlay.png"] if "overlay" in planned else []
+        longest = max(names, key=lambda name: len(os.fsencode(name)))
+        if len(os.fsencode(longest)) > _LONGEST_NAME:
+            limit = f"at most {_LONGEST_NAME} bytes with the ending {longest.removeprefix(item.name.name)}"
+            raise OSError(f"its name is too long for its results ({limit}); rename the file")
+
+    def command_for(self, item: Input) -> tuple[str, ...]:
+        """Words of a command that processes this input again, and writes nothing but the same results."""
+        if not self.command:
+            return ()
+        options = {name: words for name, words in self.command.items() if name not in _OF_THE_RUN}
+        alone = PurePath(item.path.stem)  # the name of its results if it is the only input
+        if not self.inputs and self.page is None and item.name != alone:
+            folder = self.folder / (item.name.parent if item.name.name == alone.name else item.name)
+            options["output"] = ["-o", str(folder)]
+        inputs = self.inputs or (str(item.path),)
+        end = ("--",) if any(path.startswith("-") for path in inputs) else ()
+        return tuple(map(shown, (*itertools.chain(*options.values()), *end, *inputs)))
 
 
 Files = Mapping[str, Sequence[Path]]
@@ -161,86 +248,6 @@ class Outcome(NamedTuple):
     outputs: tuple[Path, ...] = ()
     messages: tuple[str, ...] = ()  # notes and warnings, in words
     report: ReportEntry | None = None
-
-
-def planned_outputs(
-    item: Input, writing: Writing, has_tags: bool, n_pages: int, by_blocks: bool, is_volume: bool
-) -> dict[str, list[Path]]:
-    """Name the files that are written about an input, by kind; by blocks there are labels in any case."""
-    formats, kinds = writing.formats, writing.kinds if writing.page is None else frozenset()
-    outlines = ("geojson", "gpkg") if "gpkg" in formats else ("geojson",)
-    formats = tuple(form for form in formats if form != "gpkg")
-    is_plain = n_pages == 1 and not is_volume and not by_blocks  # one picture, which PNG holds
-    maps = formats or (("png",) if is_plain and not has_tags else ("tif",))
-    formats = formats or (("png", "tif") if is_plain else ("tif",))
-    map_ = next((form for form in ("tif", "npy", "png") if form in maps), "tif")
-    stack = "zarr" if "zarr" in formats else "tif"
-    n_digits = len(str(n_pages - 1))
-    pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
-    if is_volume:
-        kinds, pages, formats = kinds & _OF_VOLUMES, [""], tuple(f for f in formats if f != "png") or ("tif",)
-    of_pages = {"overlay": ["png"], "polygons": outlines, "report": ["html"], "probabilities": [stack]}
-    rest = {"confidence": [map_], "segments": ["csv"], "regions": ["csv"], "labels": formats, "run": ["json"]}
-    planned: dict[str, list[Path]] = {}
-    for kind, forms in (of_pages | rest).items():
-        if kind in kinds or (kind == "labels" and by_blocks):
-            numbers = pages if kind in of_pages else [""]
-            ends = [f"{number}_{kind}.{form}" for form in forms for number in numbers]
-            ends += ["_volumes.csv", "_planes.png"] if is_volume and kind == "segments" else []
-            planned[kind] = [writing.folder / f"{item.name}{end}" for end in ends]
-    return planned if writing.page is None else {"report": [writing.page], **planned}
-
-
-def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
-    """Refuse an input whose outputs would have names longer than file systems take, before any work."""
-    planned = planned_outputs(item, writing, True, _MANY_PAGES if several_pages else 1, False, False)
-    names = [path.name for paths in planned.values() for path in paths]
-    names += [f"{path.name}.aux.xml" for path in planned.get("labels", ())]
-    names += [f"{item.name.name}_numbers_overlay.png"] if "overlay" in planned else []
-    longest = max(names, key=lambda name: len(os.fsencode(name)))
-    if len(os.fsencode(longest)) > _LONGEST_NAME:
-        limit = f"at most {_LONGEST_NAME} bytes with the ending {longest.removeprefix(item.name.name)}"
-        raise OSError(f"its name is too long for its results ({limit}); rename the file")
-
-
-def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
-    """Words of a command that processes this input again, and writes nothing but the same results."""
-    if not writing.command:
-        return ()
-    options = {name: words for name, words in writing.command.items() if name not in _OF_THE_RUN}
-    alone = PurePath(item.path.stem)  # the name of its results if it is the only input
-    if not writing.inputs and writing.page is None and item.name != alone:
-        folder = writing.folder / (item.name.parent if item.name.name == alone.name else item.name)
-        options["output"] = ["-o", str(folder)]
-    inputs = writing.inputs or (str(item.path),)
-    end = ("--",) if any(path.startswith("-") for path in inputs) else ()
-    return tuple(map(shown, (*itertools.chain(*options.values()), *end, *inputs)))
-
-
-def writing_of(options: dict[str, Any], items: Sequence[Input], always: Iterable[str]) -> Writing:
-    """Settle what is written, and make sure that no input would be overwritten."""
-    folder: Path = options["output"]
-    kinds = frozenset(OUTPUT_KINDS) - {"probabilities"} if options["everything"] else frozenset(always)
-    kinds |= {"polygons"} if "gpkg" in options["formats"] else set()
-    kinds |= {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
-    page, flat = None, sorted(kinds - _OF_VOLUMES)
-    if is_volume(options) and flat and not options["everything"]:
-        named = ", ".join(flat)
-        raise click.UsageError(f"{named} cannot be written of volumes; choose one plane with --page")
-    if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
-        if len(items) > 1 or options["page"] == "all":
-            raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")
-        check_target(folder, "report")
-        folder, page = folder.parent, folder
-    if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
-        raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
-    _refuse_names_of_outputs(options, items, folder)
-    check_folder(folder)
-    if options["summary"] is not None:
-        check_target(options["summary"], "summary")
-    inputs = options["paths"] if options.get("shared") else ()
-    formats = options.get("formats", ())
-    return Writing(folder, formats, kinds, page, words_given(click.get_current_context()), inputs)
 
 
 def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], folder: Path) -> None:
@@ -425,7 +432,7 @@ def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing:
         is_fit = np.array_equal(page.labels, getattr(found.model, "labels_", ()))
         about: Any = {} if is_fit else {"labels": page.labels, "confidence": page.confidence}
         about |= {"mask": page.mask, "overview_of": shape, "pixel_size": page.source.pixel_size}
-        about |= {"source": shown(item.path), "command": command_for(item, writing), "names": found.names}
+        about |= {"source": shown(item.path), "command": writing.command_for(item), "names": found.names}
         title = shown(item.name) + (of_page if len(pages) > 1 else "")
         entries.append(write_report(seen, page.image, path, title=title, **about))
     return entries[0] if entries else None

@@ -21,10 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.planes import split_planes
-from texseg.cli import outputs
 from texseg.cli.inputs import Input, ReadOptions, is_volume, named_like, open_scenes, reading_of
 from texseg.cli.options import Measured, parameters_of
-from texseg.cli.outputs import Bands, Labelled, Outcome, Page, Writing
+from texseg.cli.outputs import (
+    Bands,
+    Labelled,
+    Outcome,
+    Page,
+    Writing,
+    earlier_outcome,
+    in_words,
+    write_outputs,
+)
 from texseg.cli.record import PartsFolder, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.io.files import ImageTooLargeError, UnsuitableImageError, digest_of, output_path
@@ -75,7 +83,7 @@ class Work:
         names = ("allow_empty", "skip_existing", "resume", "unknown", "rescale", "resample", "scheduler")
         given = {name: options[name] for name in names if name in options}
         parameters = parameters_of(options) if "n_segments" in options else {}
-        return cls(reading_of(options), outputs.writing_of(options, items, always), parameters, **given)
+        return cls(reading_of(options), Writing.of(options, items, always), parameters, **given)
 
     def by(self, model: Segmenter) -> Work:
         """Do the same by the textures of a model."""
@@ -114,7 +122,7 @@ def _said(caught: Sequence[warnings.WarningMessage]) -> list[str]:
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     reading, writing = work.reading, work.writing
-    outputs.check_names(item, writing, several_pages=reading.page == "all")
+    writing.check_names(item, several_pages=reading.page == "all")
     with _client_of(work.scheduler) as client, open_scenes(item.path, reading) as scenes:
         scene, times = scenes[0], _times_the_size(scenes[0], work)
         size = work.parameters.get("n_segments"), work.parameters.get("preset", "default")
@@ -125,12 +133,12 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             raise ValueError(f"--scheduler needs an image that is read by windows; {remedy}")
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         has_tags, n_pages = bool(scene.geo and scene.geo.tags), len(scenes)
-        planned = outputs.planned_outputs(item, writing, has_tags, n_pages, by_blocks, reading.is_volume)
+        planned = writing.planned(item, has_tags, n_pages, by_blocks, reading.is_volume)
         if n_pages > 1 and {"png", "zarr"} & {*writing.formats}:
             raise UnsuitableImageError("labels of several pages are written as tif or npy, not png or zarr")
         for path in planned.get("report", ()):
             output_path(path, "report")
-        earlier = outputs.earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
+        earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             parts = parts_of(item, writing.folder)
             with contextlib.suppress(OSError):  # the folder is not ours
@@ -141,7 +149,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             found = _label_by_blocks(item, scene, work, made, callback, client)
         else:
             found = _label_whole(item, scenes, work, callback, times)
-        outcome = outputs.write_outputs(item, found, planned, writing, made)
+        outcome = write_outputs(item, found, planned, writing, made)
         if found.parts is not None:
             found.parts.remove()
         is_fit = work.model is None and found.model is not None and not by_blocks
@@ -267,7 +275,7 @@ def _label_whole(
     else:
         three = zip(scenes, images, found, strict=True)
         pages = [Page(scene, image.pixels, *own, image.mask) for scene, image, own in three]
-    choice = "" if work.model is not None else outputs.in_words(getattr(model, "selection_", None))
+    choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
     largest = max(int(labels.max()) for labels, _ in found)
     more: Any = {"probabilities": None if is_volume else probabilities, "volume": volume}
     return Labelled(pages, model, largest, choice, names=work.names(model), **more)
@@ -378,7 +386,7 @@ def _label_by_blocks(
         model, sample = parts.model() if work.model is None else (work.model, {})
         if model is None:  # it is used as it will be read again
             fitted, about = _fit_crops(scene, work, callback, novel)
-            choice = outputs.in_words(getattr(fitted, "selection_", None))
+            choice = in_words(getattr(fitted, "selection_", None))
             parts.keep_model(fitted, about)
             continue
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
