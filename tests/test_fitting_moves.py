@@ -77,7 +77,8 @@ def test_two_small_clusters_are_a_closer_pair_than_two_large_ones_of_more_simila
     problem, now = partition_of(60 * profiles[labels], labels)
     losses = merge_losses(problem, now)
     assert divmod(int(losses.argmin()), len(losses)) == (0, 1)
-    weights, left = merged_down(now.stats.sizes, profiles, 12)
+    weights, left, pairs = merged_down(now.stats.sizes, profiles, 12)
+    assert pairs == [(0, 1)]
     np.testing.assert_array_equal(weights, [4] + [60] * 11)
     np.testing.assert_allclose(left, [profiles[:2].mean(axis=0), *profiles[2:]])
 

@@ -105,12 +105,15 @@ def merge_losses(problem: Problem, now: Partition) -> Floats:
     return losses
 
 
-def merged_down(weights: Floats, profiles: Floats, n_left: int) -> tuple[Floats, Floats]:
+def merged_down(
+    weights: Floats, profiles: Floats, n_left: int
+) -> tuple[Floats, Floats, list[tuple[int, int]]]:
     """Merge the most similar pairs of profiles (K, M) of some weights (K,), until ``n_left`` are left.
 
     The loss is the squared Hellinger distance times half the harmonic mean of the weights; to second order
-    that is the information lost.
+    that is the information lost. The pairs, in their order, are returned as well.
     """
+    pairs = []
     weights, profiles, roots = weights.copy(), profiles.copy(), np.sqrt(profiles)
     alike, left, total = roots @ roots.T, np.arange(len(weights)), profiles[0].sum()
     while len(left) > n_left:
@@ -118,12 +121,13 @@ def merged_down(weights: Floats, profiles: Floats, n_left: int) -> tuple[Floats,
         loss = w[:, None] * w / np.maximum(w[:, None] + w, 1e-30) * (total - alike[np.ix_(left, left)])
         np.fill_diagonal(loss, np.inf)
         kept, gone = left[list(divmod(int(loss.argmin()), len(left)))]
+        pairs.append((int(kept), int(gone)))
         weights[kept] += weights[gone]
         profiles[kept] += weights[gone] / max(weights[kept], 1e-30) * (profiles[gone] - profiles[kept])
         roots[kept] = np.sqrt(profiles[kept])
         alike[kept] = alike[:, kept] = roots @ roots[kept]
         left = left[left != gone]
-    return weights[left], profiles[left]
+    return weights[left], profiles[left], pairs
 
 
 def net_gains(gains: Floats, losses: Floats) -> Floats:

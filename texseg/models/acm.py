@@ -100,11 +100,11 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         if data.beta is None or len(runs) == 1:
             return runs
         found = [run.state.params for _, run in runs]
-        weights = np.concatenate([params.weights for params in found]) / len(found)
+        weights: Floats = np.concatenate([params.weights for params in found]) / len(found)
         every = weights, np.concatenate([params.profiles for params in found])
-        start = Profiles(*merged_down(*every, self.n_clusters)[::-1])
+        weights, profiles, _ = merged_down(*every, self.n_clusters)
         plain = HistogramClustering(SoftMax(data.weights))
-        start = self._descend(plain, data, start, data.beta, rng).state.params
+        start = self._descend(plain, data, Profiles(profiles, weights), data.beta, rng).state.params
         return [*runs, (model, self._descend(model, data, start, data.beta, rng))]
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
 from texseg.fitting.anneal import State, Transition, anneal, critical_beta, geometric_schedule
 from texseg.fitting.assignment import Floats, SoftMax
-from texseg.fitting.moves import resolution
+from texseg.fitting.moves import merged_down, resolution
 from texseg.models import base
 from texseg.models.acm import HistogramClustering, OneSided, Profiles
 from texseg.models.base import FLOOR, Allowed, ClusteringModel, Labels, Rng, Stats, Step
@@ -244,29 +244,10 @@ class ObjectMixing(HierarchicalClustering):
         return self._to_nodes(base.normalise(posteriors)[:, :, None] * params.vertical), params.nodes
 
 
-def merging_tree(counts: Floats) -> tuple[Tree, Labels]:
-    """Tree built by repeatedly merging the two clusters whose union loses least likelihood."""
-    clusters = {k: row for k, row in enumerate(counts)}
-    members = {k: [k] for k in clusters}
-    above: dict[int, int] = {}
-    loss = {(i, j): _union_loss(counts[i], counts[j]) for j in clusters for i in range(j)}
-    for new in range(len(counts), 2 * len(counts) - 1):
-        i, j = min(loss, key=lambda pair: loss[pair])
-        above[i] = above[j] = new
-        union, together = clusters.pop(i) + clusters.pop(j), members.pop(i) + members.pop(j)
-        loss = {pair: value for pair, value in loss.items() if i not in pair and j not in pair}
-        loss |= {(k, new): _union_loss(row, union) for k, row in clusters.items()}
-        clusters[new], members[new] = union, together
-    root = next(iter(clusters))
-    number = {root: 0} | {node: root - node for node in range(root)}
-    parents = [-1] + [number[above[node]] for node in range(root - 1, -1, -1)]
-    return Tree(parents, [number[k] for k in range(len(counts))]), np.array(members[root])
-
-
-def _union_loss(one: Floats, other: Floats) -> float:
-    counts = np.stack([one, other, one + other])
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), FLOOR)
-    return float((counts * base.log_floored(shares)).sum(axis=1) @ [1, 1, -1])
+def merging_tree(counts: Floats) -> Tree:
+    """Tree built by repeatedly merging the two most similar of the clusters, whose counts are (K, M)."""
+    *_, merges = merged_down(counts.sum(axis=1), base.normalise(counts), 1)
+    return Tree.from_transitions([Transition(0.0, *pair) for pair in reversed(merges)], len(counts))
 
 
 @settings
@@ -284,7 +265,7 @@ class HACM(OneSided):
         Shares of the nodes along a path: all equal, one set per cluster, or one set per row in each cluster,
         (N, K, depth) numbers. Each stage starts from the one before (section 4.2).
     tree : {"merging", "annealing"} or Tree, default="merging"
-        Built from the flat clusters by merging those whose union loses least likelihood, or from the phase
+        Built from the flat clusters by merging the two most similar again and again, or from the phase
         transitions of a cooling run (section 5.1; wrong more often where rows are few or short), or given.
     n_init : int, default=3
         Flat clusterings (or cooling runs), of which the best is kept: three find all planted trees.
@@ -336,11 +317,10 @@ class HACM(OneSided):
         else:
             flat, run = super()._fitted(data, rng)
             state, history, clusters = run.state, run.history, run.state.params
-            tree, order = merging_tree(flat.stats(data.counts, state.posteriors).counts)
-            if isinstance(self.tree, Tree):
-                # clusters in the left-to-right order of a drawing of the tree
-                tree, places = self.tree, order[np.argsort(np.lexsort(self.tree.paths.T[::-1]))]
-                clusters = Profiles(*(part[places] for part in clusters))
+            tree = merging_tree(flat.stats(data.counts, state.posteriors).counts)
+            if isinstance(self.tree, Tree):  # clusters in the left-to-right order of a drawing of the tree
+                own, given = (np.lexsort(each.paths.T[::-1]) for each in (tree, self.tree))
+                tree, clusters = self.tree, Profiles(*(part[own[np.argsort(given)]] for part in clusters))
         kind: Any = partial(HierarchicalClustering, flat.posterior)
         if isinstance(flat, LeavesRowsOut):
             kind = partial(PredictiveHierarchy, flat.posterior, caution=flat.caution)

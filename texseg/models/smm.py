@@ -219,7 +219,7 @@ def merged(found: Sequence[Aspects], n_components: int) -> Aspects:
     """Merge the most similar pairs among the aspects of several runs, until ``n_components`` are left."""
     weights = base.normalise(np.concatenate([params.weights for params in found]))
     profiles = np.vstack([np.hstack([params.rows, params.columns]) for params in found])
-    weights, profiles = merged_down(weights, profiles, n_components)
+    weights, profiles, _ = merged_down(weights, profiles, n_components)
     return Aspects(weights, *np.split(profiles, [found[0].rows.shape[1]], axis=1))
 
 
