@@ -224,7 +224,7 @@ def test_occurrences_of_blocks_are_dealt_out_again_in_the_same_way():
     ids=repr,
 )
 @pytest.mark.filterwarnings("ignore:.*predicts held-out occurrences worse than one profile")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.* stopped after max_iter=2 steps")
 def test_one_block_at_a_time_is_in_memory(model):
     made, most = [], 0
 

@@ -175,7 +175,7 @@ def test_a_walk_follows_the_words_from_the_root_to_their_leaf(planted, fitted, r
         assert not path[-1].children
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:HACM stopped after max_iter=10 steps")
 @pytest.mark.parametrize("mixing", ["constant", "object"])
 def test_every_stage_of_the_mixing_predicts_what_its_model_predicts(planted, mixing):
     model = HACM(8, mixing, random_state=0, max_iter=10).fit(planted.counts)
@@ -184,7 +184,6 @@ def test_every_stage_of_the_mixing_predicts_what_its_model_predicts(planted, mix
     np.testing.assert_allclose(found.node_shares.sum(axis=1), 1, rtol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "model",
     [ACM(8), SMM(8, n_init=3), PMM(8, 8), SCM(8, 8, "hard")],
