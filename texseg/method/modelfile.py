@@ -29,12 +29,9 @@ from texseg.method.textures import MergedTextures, Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 
-_LARGEST = 1e300  # of images' values, their differences and limits: no difference of two is infinite
 _PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
 _LONGEST_HALO = 4096  # pixels; a filter with this reach takes a gigabyte
 _ROUNDING = 1e-3
-_LARGEST_IMAGE = 2**53  # pixels
-_WIDEST = 64.0  # cells, of a window
 _CHANGED = "model file was damaged or changed after it was written (checksum differs)"
 
 FORMAT = "texseg model"
@@ -149,68 +146,31 @@ def _values_of_0_2(content: bytes) -> dict[str, Any]:
 class _Numbers(NamedTuple):
     """What is allowed in one table or number of a model file."""
 
-    axes: str = ""
+    axes: str
     """A letter for the length of each: C channels, B bins, M = C B, K textures, N bands, ...; * is any."""
-    low: float = 0.0
-    high: float = _LARGEST
-    dtype: type = float  # type it is converted to; int allows only whole numbers
+    low: float
+    high: float
+    dtype: type  # type it is converted to; int allows only whole numbers
 
 
-def _limits_of(parameter: str, axes: str = "") -> _Numbers:
-    row = PARAMETERS[parameter]
-    return _Numbers(axes, *row.limits, int if row.base is int else float)
+_TYPES: dict[str, type] = {"double": float, "single": np.float32, "whole": int}
+_PARAMETERS = ("n_orientations", "n_bins", "patch_weight", "value_weight", "cell")
 
 
-_F = np.float32
-_BORDER = (-1e9, 1e9, _F)  # products of such numbers stay far from overflow in single precision
-_HEAVIEST = 8 * PARAMETERS["value_weight"].limits[1]
-_LIMITS = {
-    **{name: _limits_of(name) for name in ("n_orientations", "n_bins", "patch_weight", "value_weight")},
-    "wavelengths_of_bank": _limits_of("wavelengths", "*"),
-    "bandwidth": _Numbers("", 0.1, 4),  # octaves
-    "angular_bandwidth": _Numbers("", 5, 150),  # degrees
-    "spacing_of_bank": _Numbers("*", 1, _LARGEST_IMAGE),  # of the axes, relative to the finest
-    "illumination_sigma": _Numbers("", 1, 1024),  # pixels
-    "log_offset": _Numbers(),
-    "low": _Numbers("N", -_LARGEST),
-    "high": _Numbers("N", -_LARGEST),
-    "axes": _Numbers("*N", -1.001, 1.001),
-    "contrast": _Numbers("", 0, 1e5),
-    "ranges": _Numbers("C2", -_LARGEST),
-    "codebook": _Numbers("T*", -64, 64, _F),  # a levelled plane has a standard deviation of at most 1
-    "wavelengths": _Numbers("C", 0, 1024),
-    "channel_weights": _Numbers("C", 0, _HEAVIEST, _F),
-    "profiles": _Numbers("KM", 0, 1 + _ROUNDING, _F),
-    "background": _Numbers("M", 0, 1 + _ROUNDING, _F),
-    "confusion": _Numbers("KK", 0, 1 + _ROUNDING, _F),
-    "limits": _Numbers("K", 0, np.inf, _F),
-    "cell": _limits_of("cell"),
-    "windows": _Numbers("2", 1, 2**15),
-    "potts": _Numbers("6"),
-    "border_log_profiles": _Numbers("RCB", -50, _ROUNDING, _F),
-    "border_form_factors": _Numbers("PL", *_BORDER),
-    "border_form_centres": _Numbers("L", *_BORDER),
-    "border_form_offsets": _Numbers("R", *_BORDER),
-    "border_weights": _Numbers("SK", *_BORDER),
-    "border_offsets": _Numbers("K", *_BORDER),
-    "stroke_sides": _Numbers("W", 1, _WIDEST),
-    "stroke_weights": _Numbers("WMK", *_BORDER),
-    "stroke_offsets": _Numbers("K", *_BORDER),
-    "classes": _Numbers("K", 0, MOST_SEGMENTS, int),
-    "class_shares": _Numbers("K", 1e-9, _LARGEST_IMAGE),  # of textures in their segments
-    "ground": _Numbers("CB", 0, 1, _F),
-}
-_SOME_HAVE = ("border_", "stroke_", "class", "ground")  # how names of tables begin that not every model has
-_OF_POTTS = {
-    "potts (beta)": _Numbers("", 0, 100),
-    "potts (strength)": _Numbers("", 0, 1e4),  # nats
-    "potts (sigma)": _Numbers("", 0.1, 100),  # cells
-    "potts (n_rounds)": _Numbers("", 0, 1000, int),
-    "potts (n_sweeps)": _Numbers("", 0, 1000, int),
-    "potts (coupling)": _Numbers("", 0, 1),
-}
+def _limits() -> dict[str, _Numbers]:
+    """Limits of the parameters that a model file holds, and of all else, which its description lists."""
+    rows = {name: PARAMETERS[name] for name in _PARAMETERS}
+    found = {name: _Numbers("", *row.limits, int if row.base is int else float) for name, row in rows.items()}
+    found["wavelengths_of_bank"] = _Numbers("*", *PARAMETERS["wavelengths"].limits, float)
+    for line in Path(__file__).with_suffix(".tsv").read_text("ascii").splitlines()[1:]:
+        name, axes, low, high, kind, _ = line.split("\t")
+        found[name] = _Numbers(axes, float(low), float(high), _TYPES[kind])
+    return found
 
 
+_LIMITS = _limits()
+_OF_POTTS = [name for name in _LIMITS if name.startswith("potts (")]
+_SOME_HAVE = ("border_", "stroke_", "class", "ground", "potts (")  # of tables that not every model has
 _OF_BANK = ("n_orientations", "bandwidth", "angular_bandwidth")
 _FEATURES = ("patch_weight", "value_weight", "has_filters", "n_bins", "codebook", "wavelengths")
 _TEXTURES = ("kind", "profiles", "background", "cell", "limits", "confusion")
@@ -261,7 +221,8 @@ def _from_plain_data(values: Mapping[str, Any]) -> tuple[Textures | MergedTextur
     features = _features(v, tuple(names), has_filters)
     for name, length in (("profiles", B), ("background", B), ("confusion", K)):
         _check_sums(name, v[name], length)
-    potts = PottsSettings(*map(_check, _OF_POTTS, v["potts"], _OF_POTTS.values(), [{}] * len(_OF_POTTS)))
+    of_potts = zip(_OF_POTTS, v["potts"], strict=True)
+    potts = PottsSettings(*(_check(name, value, _LIMITS[name], {}) for name, value in of_potts))
     about = v["profiles"], v["background"], v["cell"], potts, tuple(v["windows"].tolist())
     forms = values.get("border_densities")
     borders = None if forms is None else _borders(forms, v, features, sizes)
