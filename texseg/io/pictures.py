@@ -187,34 +187,34 @@ _UNSURE = "is not read, since missing data would not be noticed; save it"
 _MOST_SCANS = 24  # of a picture of some size; encoders that search for the best division write up to 16
 
 
+def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield marker and content of the segments of a JPEG up to the end mark, or to where it is truncated."""
+    position = 2
+    for _ in range(_MOST_SEGMENTS):
+        found = _MARKER.search(data, position)
+        if found is None:
+            return
+        marker, start = found[1][0], found.end()
+        if marker == _END_OF_IMAGE:
+            yield marker, data[:start]
+            return
+        position = start + max(2, int.from_bytes(data[start : start + 2], "big"))
+        if position > len(data):
+            return
+        yield marker, data[start + 2 : position]
+        if marker == _START_OF_SCAN:
+            following = _MARKER_IN_SCAN.search(data, position)
+            position = len(data) if following is None else following.start()
+    raise MalformedFileError("JPEG with more marker segments than a picture has, file is corrupt")
+
+
 class Jpeg(Picture):
     """JPEG; a picture whose data end too early is refused, not padded with grey."""
 
     format, pixels_per_byte = "JPEG", 8 * 64  # each block takes one bit at least
 
-    def _segments(self) -> Iterator[tuple[int, bytes]]:
-        """Yield marker and content of the segments up to the end mark, or to where the file is truncated."""
-        self._end = 0
-        position = 2
-        for _ in range(_MOST_SEGMENTS):
-            found = _MARKER.search(self.data, position)
-            if found is None:
-                return
-            marker, start = found[1][0], found.end()
-            if marker == _END_OF_IMAGE:
-                self._end = start
-                return
-            position = start + max(2, int.from_bytes(self.data[start : start + 2], "big"))
-            if position > len(self.data):
-                return
-            yield marker, self.data[start + 2 : position]
-            if marker == _START_OF_SCAN:
-                following = _MARKER_IN_SCAN.search(self.data, position)
-                position = len(self.data) if following is None else following.start()
-        raise MalformedFileError("JPEG with more marker segments than a picture has, file is corrupt")
-
     def _read_header(self) -> Header:
-        segments = list(self._segments())
+        segments = list(_segments(self.data))
         frames = [segment for segment in segments if segment[0] in _FRAMES]
         self._scans = [content for marker, content in segments if marker == _START_OF_SCAN]
         self._has_adobe = any(marker == _ADOBE for marker, _ in segments)
@@ -226,7 +226,9 @@ class Jpeg(Picture):
         if len(frames) > 1 or self.n_components not in (1, 3, 4) or len(frame) < 6 + 3 * self.n_components:
             raise MalformedFileError(INVALID.format("JPEG header"))
         self._components = frame[6 : 6 + 3 * self.n_components : 3]
-        notes = () if self._end else ("the end mark of the JPEG file is missing",)
+        whole = dict(segments).get(_END_OF_IMAGE)
+        notes = () if whole else ("the end mark of the JPEG file is missing",)
+        self.data = whole or self.data + b"\xff\xd9"
         n_channels = 1 if self.n_components == 1 else 3
         return self._describe((height, width), n_channels, exif=(exif or [b""])[0], notes=notes)
 
@@ -257,15 +259,14 @@ class Jpeg(Picture):
             kind = f"{self._precision} bits or without losses"
             raise MalformedFileError(f"JPEG of {kind} {_UNSURE} as PNG or TIFF")
         space = {1: "GRAY", 3: "RGB", 4: "CMYK"}[self.n_components]
-        data = self.data[: self._end] if self._end else self.data + b"\xff\xd9"
         try:
-            pixels = simplejpeg.decode_jpeg(data, colorspace=space)
+            pixels = simplejpeg.decode_jpeg(self.data, colorspace=space)
         except ValueError as error:
             if "extraneous bytes before marker 0xd9" not in str(error):
                 missing = "file is truncated or corrupt, part of the picture is missing"
                 raise MalformedFileError(f"{missing} ({error})") from error
             # some cameras write fill bytes before the end mark
-            data = data[:-2].rstrip(data[-3:-2])
+            data = self.data[:-2].rstrip(self.data[-3:-2])
             data += b"\0\xff\xd9" if data.endswith(b"\xff") else b"\xff\xd9"
             pixels = simplejpeg.decode_jpeg(data, colorspace=space)
         if self.n_components == 4:
@@ -315,7 +316,8 @@ _CODESTREAM = b"\xff\x4f\xff\x51"
 _TABLE_BYTES = 100e6  # bytes that a decoder may take for its tables besides the pixels
 _TILE_BYTES, _COMPONENT_BYTES = 7000, 1200  # of OpenJPEG 2.5, for each
 _LEAST_PRECINCT = 4  # sides of 16 pixels; OpenJPEG takes 400 bytes for each precinct
-_CODING_STYLE, _CODING_STYLE_OF_COMPONENT, _START_OF_TILE = 0xFF52, 0xFF53, 0xFF90
+_CODING_STYLES = {0x52: (0, 10), 0x53: (1, 7)}  # of all components, or one: places of its flags and precincts
+_START_OF_TILE = 0x90
 
 
 class Jpeg2000(Picture):
@@ -359,20 +361,13 @@ class Jpeg2000(Picture):
 
     def _precinct_sides(self) -> Iterator[int]:
         """Yield the sides of precincts that the main header declares, as powers of 2."""
-        position, stream = 2, self._codestream
-        while position + 4 <= len(stream):
-            marker, length = struct.unpack_from(">HH", stream, position)
-            if marker == _START_OF_TILE or length < 2:
+        for marker, content in _segments(self._codestream):
+            if marker == _START_OF_TILE:
                 return
-            content = stream[position + 4 : position + 2 + length]
-            sizes = b""
-            if marker == _CODING_STYLE and content and content[0] & 1:
-                sizes = content[10:]
-            elif marker == _CODING_STYLE_OF_COMPONENT and len(content) > 7 and content[1] & 1:
-                sizes = content[7:]
-            for size in sizes:
-                yield from (size & 15, size >> 4)
-            position += 2 + length
+            if marker in _CODING_STYLES:
+                style, sizes = _CODING_STYLES[marker]
+                for size in content[sizes:] if len(content) > style and content[style] & 1 else b"":
+                    yield from (size & 15, size >> 4)
 
     def _decode(self, page: int) -> NDArray:
         import imagecodecs
