@@ -9,7 +9,6 @@ import itertools
 import math
 import os
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -276,23 +275,16 @@ def _chunk(array: _Array, place: tuple[int, ...]) -> NDArray | None:
             data = file.read(most)
     except FileNotFoundError:
         return None
-    for codec in array.codecs:
-        data = _unpacked(codec, data, n_bytes)
-    if len(data) != n_bytes:
-        raise MalformedFileError("a zarr chunk is broken, or unpacks to more than its pixels")
-    stored = np.frombuffer(data, array.dtype).reshape([array.chunk[i] for i in array.order])
-    return stored.transpose(np.argsort(array.order))
-
-
-def _unpacked(codec: str, data: bytes, n_bytes: int) -> bytes:
-    """Undo one codec; what would be longer than a chunk is cut, or refused."""
-    if codec in ("gzip", "zlib"):
-        return zlib.decompressobj(wbits=47).decompress(data, n_bytes + 1)  # either, by its first bytes
-    if codec == "crc32c":
-        return data[:-4]
     import imagecodecs
 
-    if codec == "blosc" and int.from_bytes(data[4:8], "little") != n_bytes:
-        raise MalformedFileError("a zarr chunk is broken, or unpacks to more than its pixels")
-    decode = getattr(imagecodecs, f"{codec}_decode")
-    return bytes(decode(data[4:] if codec == "lz4" else data, out=n_bytes))
+    try:
+        for codec in array.codecs:
+            if codec == "crc32c":
+                data = data[:-4]
+            else:
+                packed = data[4:] if codec == "lz4" else data
+                data = getattr(imagecodecs, f"{codec}_decode")(packed, out=n_bytes)  # and no more
+        stored = np.frombuffer(data, array.dtype).reshape([array.chunk[i] for i in array.order])
+    except Exception as error:  # of the libraries
+        raise MalformedFileError("a zarr chunk is broken, or unpacks to more than its pixels") from error
+    return stored.transpose(np.argsort(array.order))
