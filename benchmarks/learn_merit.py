@@ -46,8 +46,8 @@ def measured(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     judged = np.ones(case.truth.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
     rivals = Search.rivals
 
-    def keep(search: Search, trees: object, k: int) -> list[Candidate]:
-        fits, cell = rivals(search, trees, k), search.settings.cell
+    def keep(search: Search, trees: object, k: int, annealed: object = None) -> list[Candidate]:
+        fits, cell = rivals(search, trees, k, annealed), search.settings.cell
         for fit in fits:
             labels = fit.posteriors.argmax(axis=1).reshape(search.grids[0].shape)
             pixels = labels.repeat(cell, 0).repeat(cell, 1)[: judged.shape[0], : judged.shape[1]]

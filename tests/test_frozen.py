@@ -26,10 +26,7 @@ def test_a_sample_is_segmented_as_before(key, arguments, parameters):
 
 
 @pytest.mark.parametrize("name", list(frozen.CASES))
-def test_the_seed_hardly_matters(name, request):
-    if name == "steel_1":
-        reason = "two solutions are as likely as each other, of which .956 and .965 is right"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_the_seed_hardly_matters(name):
     right = [
         KEPT[key]["right"] for key in KEPT if key.startswith(name) and "seed" in key and "chosen" not in key
     ]

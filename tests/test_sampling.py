@@ -231,6 +231,7 @@ def test_what_no_texture_explains_is_learned_and_labelled_again(planted, tmp_pat
 @pytest.mark.parametrize("grow", [True, False])
 def test_arrays_are_labelled_again_as_files_are(planted, monkeypatch, looks, grow):
     monkeypatch.setattr("texseg.method.blocks.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.method.blocks.SIDE", 512)
     with pytest.warns(UserWarning) as caught:
         labels = segment(planted[512:1200, 1500:2240], k_min=1, grow=grow)
     said = " ".join(str(each.message) for each in caught)

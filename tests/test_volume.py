@@ -465,11 +465,13 @@ def test_a_stack_has_the_labels_of_the_whole_by_blocks(stack, monkeypatch):
     blocks = plan_blocks(long.shape, model.textures_)
     assert blocks.grid == (3, 1, 1)
     monkeypatch.setattr("texseg.method.blocks.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.method.blocks.SIDE_IN_SPACE", 24)
     assert (model.predict(long) == whole).all()
 
 
 def test_an_array_that_does_not_fit_is_learned_from_crops(mosaic, model, monkeypatch):
     monkeypatch.setattr("texseg.method.blocks.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.method.blocks.SIDE_IN_SPACE", 24)
     monkeypatch.setattr("texseg.method.sampling.CROP_SIDE_IN_SPACE", 32)
     with pytest.warns(UserWarning, match="textures learned from 8 crops of 32 pixels"):
         labels = TextureSegmenter(2, spatial_dims=3).fit(mosaic.image).labels_

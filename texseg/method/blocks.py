@@ -438,13 +438,18 @@ def is_lazy(image: Any) -> bool:
 def goes_by_blocks(
     image: Any, channel_axis: int | None, n_segments: int | None, preset: str, n_axes: int = 2
 ) -> bool:
-    """Tell whether an image is lazy, or seen as a whole would take more than half of what is free."""
+    """Tell whether an image is lazy, or seen as a whole would take more than half of what is free.
+
+    One that fits into a block is always seen as a whole.
+    """
     if is_lazy(image):
         return True
     if not isinstance(image, np.ndarray) or image.ndim != n_axes + (channel_axis is not None):
         return False
     bands = 1 if channel_axis is None else image.shape[channel_axis % image.ndim]
     n_pixels = image.size // max(bands, 1)
+    if n_pixels <= (SIDE if n_axes == 2 else SIDE_IN_SPACE) ** n_axes:
+        return False
     return expected_memory(n_pixels, bands, n_segments, preset, n_axes) > free_memory() // 2
 
 

@@ -37,14 +37,7 @@ from texseg.counts.axes import largest_part
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
-from texseg.fitting.assignment import (
-    SETTLING_SWEEPS,
-    Posterior,
-    SoftMax,
-    arg_max_over,
-    potts_field,
-    soft_max,
-)
+from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over, potts_field, soft_max
 from texseg.fitting.moves import Transition
 from texseg.method.confidence import confusion_of_clusters
 from texseg.method.number import MergeTree, dissolved, merge_tree
@@ -217,7 +210,7 @@ class Search:
         Each of `novelties` is tried as one more cluster. If all are likely textures then, it is added; if two
         others are likely one, it takes the place of one of them; if its odds are above ``least``, it is said.
         """
-        taken, left, seen = [], [], np.zeros(len(self.cells.sizes), bool)
+        taken, left, seen, state = [], [], np.zeros(len(self.cells.sizes), bool), self.rng.get_state()
         for found in self.novelties(profiles, crops):
             k, n_records = len(profiles), len(self.history)
             start = self.cells.profiles(found[:, None].astype(np.float32))
@@ -235,6 +228,7 @@ class Search:
                     seen |= cells
                 continue
             taken.append(cells)
+        self.rng.set_state(state)  # what follows must not depend on what was tried
         return profiles, taken, left
 
     def _with_last(self, profiles: Floats) -> tuple[Candidate, MergeTree | None]:

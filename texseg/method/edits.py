@@ -4,20 +4,25 @@ All numbers are those of the labels before the edits. Merged segments keep the s
 higher numbers go down.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.fitting.assignment import arg_max_over
 from texseg.io.files import MalformedFileError, read_json
 from texseg.io.regions import printable_name
 from texseg.method.seeds import painted_cells
-from texseg.method.textures import MergedTextures
+from texseg.method.textures import Reading, Scene, Textures, agree
 from texseg.parameters import shown
+from texseg.pixels.planes import PixelPlanes
 
 Labels = NDArray[np.int32] | Any
 """Of one image; a list of them of several. `Any` spares users of type checkers to rule out what they know."""
@@ -38,7 +43,7 @@ class Edits(NamedTuple):
     def __bool__(self) -> bool:
         return bool(self.merge or self.names)
 
-    def __add__(self, other: "Edits") -> "Edits":  # type: ignore[override]
+    def __add__(self, other: Edits) -> Edits:  # type: ignore[override]
         return Edits(self.merge + other.merge, self.names + other.names)
 
     def classes(self, n_segments: int) -> NDArray[np.intp]:
@@ -141,6 +146,88 @@ def _check_labels(labels: Iterable[Any], n_segments: int) -> None:
     for label in labels:
         if not _is_whole(label) or not 1 <= label <= n_segments:
             raise ValueError(f"label {shown(label)} is not one of the segments, which are 1 to {n_segments}")
+
+
+@dataclass(frozen=True)
+class MergedTextures:
+    """Textures, several of which may belong to the same segment: a gland is lumen and epithelium."""
+
+    parts: Textures  # the P textures, as learned; whatever a merge does not change is theirs
+    classes: NDArray[np.intp]  # (P,), segment of each texture, 0 .. K - 1.
+    shares: NDArray[np.floating]
+    """(P,), weight of each in the histograms of its segment, such as its number of pixels."""
+
+    @classmethod
+    def of(cls, textures: Textures | MergedTextures) -> MergedTextures:
+        """Textures in the form that can be merged; by default, each is a segment."""
+        if isinstance(textures, MergedTextures):
+            return textures
+        K = len(textures.profiles)
+        return cls(textures, np.arange(K), np.ones(K))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("features", "cell", "reach", "speck_area", "novelty"):
+            raise AttributeError(name)
+        return getattr(self.parts, name)
+
+    @property
+    def members(self) -> NDArray[np.floating]:
+        """(K, P), 1 where a texture belongs to a segment."""
+        return (np.arange(self.classes.max() + 1)[:, None] == self.classes).astype(np.float64)
+
+    @property
+    def profiles(self) -> NDArray[np.floating]:
+        """Histograms of the segments, (K, M); each channel sums to one."""
+        members = self.members * self.shares
+        members /= members.sum(axis=1, keepdims=True)
+        return (members @ self.parts.profiles).astype(self.parts.profiles.dtype)
+
+    def read(self, scene: Scene, smoothness: float) -> Reading:
+        """Classify every pixel of a scene.
+
+        A pixel belongs to the segment of its texture, so that a merge moves no border; its probability is the
+        sum over all textures of the segment.
+        """
+        read = self.parts.read(scene, smoothness)
+        groups = [np.flatnonzero(members) for members in self.members]
+
+        def of_segments(planes: PixelPlanes, joined: Any) -> PixelPlanes:
+            both = (planes.cells, planes.near)
+            cells, near = (np.stack([joined(each[group], axis=0) for group in groups]) for each in both)
+            return replace(planes, cells=cells, near=near)
+
+        posteriors, scores = of_segments(read.posteriors, np.max), of_segments(read.scores, np.max)
+        probabilities = of_segments(read.probabilities, np.sum)
+        agree(probabilities.cells, arg_max_over(posteriors.cells))
+        agree(probabilities.near, arg_max_over(posteriors.near))
+        return Reading(posteriors, probabilities, scores)
+
+    def merged(self, classes: NDArray[np.intp], sizes: NDArray[np.floating]) -> MergedTextures:
+        """Merge K segments into new ones, ``classes`` (K,) from 0, given their areas ``sizes`` (K,)."""
+        within = self.shares / (self.members @ self.shares)[self.classes]
+        return MergedTextures(self.parts, classes[self.classes], within * sizes[self.classes])
+
+    def separated(self, segment: int) -> MergedTextures:
+        """Undo the merges of a segment: its first texture keeps the number, the others get new ones."""
+        classes = self.classes.copy()
+        others = np.flatnonzero(classes == segment)[1:]
+        classes[others] = classes.max() + 1 + np.arange(len(others))
+        return replace(self, classes=classes)
+
+    def halved(
+        self, segment: int, profiles: NDArray[np.floating], sizes: NDArray[np.floating]
+    ) -> MergedTextures:
+        """Replace the only texture of a segment by two, given their profiles (2, M) and areas (2,).
+
+        The first keeps the number, the second gets the last one; both take over the learned borders.
+        """
+        P, K = len(self.classes), int(self.classes.max()) + 1
+        old = int(np.flatnonzero(self.classes == segment)[0])
+        parts = self.parts.take(np.array([*range(P), old]))
+        table, shares = parts.profiles.copy(), np.append(self.shares, self.shares[old])
+        table[[old, P]] = profiles
+        shares[[old, P]] *= sizes / sizes.sum()
+        return MergedTextures(replace(parts, profiles=table), np.append(self.classes, K), shares)
 
 
 class Editable:

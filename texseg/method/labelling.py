@@ -136,11 +136,10 @@ def probabilities(scene: Scene, textures: Textures, smoothness: float) -> NDArra
     area = textures.speck_area(smoothness)
     read = textures.read(scene, smoothness)
     block = reading_of(read, scene.mask, area)
-    own = block.labels.astype(np.int32) - 1
-    known, _ = joined_labels([(0,)], lambda _: block.parts, area, 0)[0,]
-    known = np.concatenate([[-1], known]).astype(np.int32)[block.places]
-    moved = np.flatnonzero(known != own)
-    read.probabilities.exchange(moved, own.ravel()[moved], known.ravel()[moved])
+    names = joined_labels([(0,)], lambda _: block.parts, area, 0)[0,]
+    known = finished(block, names, len(textures.profiles))[0].ravel()
+    moved = np.flatnonzero(known != block.labels.ravel())
+    read.probabilities.exchange(moved, block.labels.ravel()[moved].astype(np.intp) - 1, known[moved] - 1)
     planes = read.probabilities.whole()
     if scene.mask is not None:
         planes = planes * scene.mask

@@ -24,8 +24,9 @@ from texseg.channels.responses import Intensity
 from texseg.channels.textons import patch_side
 from texseg.io.files import MalformedFileError, atomic_write, open_regular, output_path, path_of
 from texseg.io.regions import checked_size, printable_name
+from texseg.method.edits import MergedTextures
 from texseg.method.seeds import SeedClassifier
-from texseg.method.textures import MergedTextures, Textures
+from texseg.method.textures import Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 

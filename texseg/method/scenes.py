@@ -70,8 +70,7 @@ def learn_scenes(
     bank = GaborBank(settings.wavelengths, settings.n_orientations, spacing=settings.steps)
     images = _planes(X, mask, settings)
     images = _same_bands(images, max(len(planes.bands) for planes in images))
-    if len({len(planes.bands) for planes in images}) > 1:
-        counts = sorted({len(planes.bands) for planes in images})
+    if len(counts := sorted({len(planes.bands) for planes in images})) > 1:
         raise ValueError(f"all images must have the same number of bands, got {counts}")
     sides = [planes.bands[0].shape[-settings.spatial_dims :] for planes in images]
     side = min(min(shape) for shape in sides)

@@ -1,6 +1,5 @@
 """Values of all pixels, one plane per label; most pixels share the values of their cell."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,10 +46,6 @@ class PixelPlanes:
         own = np.append(self.band, -1)[at] == pixels
         values[:, own] = self.near[:, at[own]]
         return values
-
-    def changed(self, change: Callable[[Floats], Floats]) -> "PixelPlanes":
-        """Apply a function of columns (K, any) to all columns."""
-        return PixelPlanes(self.grid, change(self.cells), self.band, change(self.near))
 
     def labels(self) -> NDArray[np.int32]:
         """Index of the largest plane at every pixel; ties go to the first."""
