@@ -232,7 +232,7 @@ def score(**options: Any) -> None:
     names = ("labels", "truth", "names", "ignore_label", "tolerance")
     result = compare(*(options[name] for name in names))
     if options["as_json"]:
-        click.echo(json.dumps(result))
+        say(json.dumps(result))
     else:
         show(result, options["everything"], options["confusion"])
 
@@ -264,7 +264,7 @@ def info(**options: Any) -> None:
             n_failed += 1
             continue
         if options["as_json"]:
-            click.echo(json.dumps(description))
+            say(json.dumps(description))
         else:
             for field, value in description.items():
                 say(f"{field + ':':14} {'not stated' if value is None else value}")
@@ -337,7 +337,7 @@ def match(models: Sequence[Path], limit: float, as_json: bool) -> None:
         pairs = zip(matched.distances.tolist(), matched.is_new.tolist(), strict=True)
         distances = [None if is_new else round(distance, 4) for distance, is_new in pairs]
         if as_json:
-            click.echo(json.dumps({"model": str(path), "numbers": numbers, "distances": distances}))
+            say(json.dumps({"model": str(path), "numbers": numbers, "distances": distances}))
             continue
         say(f"{path}:")
         say(f"{'segment':>9} {'number':>7} {'distance':>9}")

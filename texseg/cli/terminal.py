@@ -76,8 +76,9 @@ def printable(text: str) -> str:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line safely, whatever names it contains."""
-    click.echo(printable(text), err=err)
+    """Print a line safely, whatever names it contains; where it cannot be written, it is lost."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(printable(text), err=err)
 
 
 def reason_of(error: BaseException, path: Path | None = None) -> str:
@@ -94,31 +95,15 @@ def reason_of(error: BaseException, path: Path | None = None) -> str:
     return text.removeprefix(f"{path.name}: ") if path is not None else text
 
 
-class _Steady:
-    """A stream that may be full, closed or broken, and knows only some characters: what is lost is lost."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            stream.reconfigure(errors="backslashreplace")
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._stream, name)
-
-        def steadily(*arguments: Any) -> Any:
-            with contextlib.suppress(OSError, ValueError):
-                return found(*arguments)
-            return None
-
-        return steadily if name in ("write", "flush", "isatty") else found
-
-
 @contextlib.contextmanager
 def steady_streams() -> Iterator[None]:
     """Let no message stop the work: neither one that cannot be shown nor one that cannot be written."""
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:
-        sys.stdout, sys.stderr = (_Steady(stream or nowhere) for stream in before)
+        sys.stdout, sys.stderr = (stream or nowhere for stream in before)
+        for stream in filter(None, before):
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.reconfigure(errors="backslashreplace")
         try:
             yield
         finally:
@@ -136,7 +121,7 @@ class Verbs(click.Group):
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command."""
-        with steady_streams():
+        with steady_streams(), contextlib.suppress(OSError):  # of a stream that takes no help
             return super().main(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
