@@ -131,11 +131,11 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         by_blocks = needs_blocks(scene, reading, *size, times) or work.scheduler is not None
         if work.scheduler is not None and (remedy := scene.only_whole):
             raise ValueError(f"--scheduler needs an image that is read by windows; {remedy}")
-        made = made_from(item, reading, _what_is_done(work, by_blocks))
         has_tags, n_pages = bool(scene.geo and scene.geo.tags), len(scenes)
         planned = writing.planned(item, has_tags, n_pages, by_blocks, reading.is_volume)
         if n_pages > 1 and {"png", "zarr"} & {*writing.formats}:
             raise UnsuitableImageError("labels of several pages are written as tif or npy, not png or zarr")
+        made = made_from(item, reading, _what_is_done(work, by_blocks))
         for path in planned.get("report", ()):
             output_path(path, "report")
         earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
@@ -225,13 +225,12 @@ def _brought_back(plane: NDArray[Any], image: Image) -> NDArray[Any]:
 
 def _advice(work: Work, model: Any, n_segments: int) -> list[str]:
     """Say what was decided for the user, and how to decide otherwise."""
-    said: list[str] = []
-    if n_segments == 1 and work.parameters["n_segments"] is None and not work.parameters.get("edits"):
-        remedy = "pass a number, such as -k 2, to divide it anyway"
-        if model.hierarchy_.n_segments[-1] == 1:
-            remedy = "no further textures could be distinguished"
-        said.append(f"found one texture; {remedy}")
-    return said
+    if n_segments > 1 or work.parameters["n_segments"] is not None or work.parameters.get("edits"):
+        return []
+    remedy = "pass a number, such as -k 2, to divide it anyway"
+    if model.hierarchy_.n_segments[-1] == 1:
+        remedy = "no further textures could be distinguished"
+    return [f"found one texture; {remedy}"]
 
 
 def _label_whole(

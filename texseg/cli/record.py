@@ -75,14 +75,13 @@ def replace_earlier(
 ) -> tuple[dict[str, Any], list[str]]:
     """Remove a record and what it names that is outdated and unchanged; return the new one, and notes."""
     withdrawn = _withdrawn(path)
-    record = _read(path) or _read(withdrawn)
+    record, names = _read(path) or _read(withdrawn), {output.name for output in planned}
+    others = {name: digest for name, digest in _outputs_in(record, path).items() if name not in names}
     if record:
         # what it was made from is not kept: this run may have written some of its files anew
         atomic_write(withdrawn, json.dumps({**record, "made_from": None}).encode())
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
-    names = {output.name for output in planned}
-    others = {name: digest for name, digest in _outputs_in(record, path).items() if name not in names}
     before = record.get("made_from")
     only_report = all(output.suffix in (".html", ".htm") for output in planned if output != path)
     if only_report and isinstance(before, dict) and made.get("pixel_size") is None:
@@ -203,15 +202,15 @@ class PartsFolder:
         from texseg.segmenter import Segmenter
 
         about = _read_json(self.folder / _SAMPLE)
-        with contextlib.suppress(OSError, ValueError):
-            return Segmenter.load(self.folder / _MODEL), about if isinstance(about, dict) else {}
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return Segmenter.load(self.folder / _MODEL), dict(about)
         self._begin()
         return None, {}
 
     def keep_model(self, model: Segmenter, about: Mapping[str, Any]) -> None:
-        """Save a model and what is known of its crops."""
-        atomic_write(self.folder / _SAMPLE, json.dumps(about).encode(), parents=False)
+        """Save a model and, last, what is known of its crops: only with that it is complete."""
         model.save(self.folder / _MODEL)
+        atomic_write(self.folder / _SAMPLE, json.dumps(about).encode(), parents=False)
 
     def remove(self) -> None:
         """Remove the folder when all is done, unless somebody has put something else into it."""
