@@ -143,10 +143,10 @@ def read_scene(path: str | Path) -> FileLevels:
     pixels = [_lazy(level, 0) for level in windows]
     masks = [_lazy(level, 1) for level in windows] if masked else None
     if max(windows[-1].shape) > 2 * _OVERVIEW:
-        coarse, valid = _reduced(windows[-1])
-        pixels.append(coarse)
-        if masks is not None:
-            masks.append(valid)
+        step = -(-max(windows[-1].shape) // _OVERVIEW)
+        for part, levels in enumerate((pixels, masks)):  # rows as a whole, in which most files are stored
+            if levels is not None:
+                levels.append(_lazy(windows[-1], part, columns=-1)[::step, ::step].compute())
     return FileLevels(pixels, masks, finest.notes)
 
 
@@ -158,7 +158,7 @@ def levels_of_labels(labels: NDArray[Any]) -> list[NDArray[Any]]:
     return levels
 
 
-def _lazy(windows: Source, part: int) -> Any:
+def _lazy(windows: Source, part: int, columns: int = _TILE) -> Any:
     """Pixels (0) or mask (1) of a file as a dask array."""
     import dask.array as da
 
@@ -172,18 +172,5 @@ def _lazy(windows: Source, part: int) -> Any:
     dtype = windows.dtype if part == 0 else np.dtype(bool)
     bands = (windows.n_channels,) if part == 0 and windows.n_channels > 1 else ()
     shape = (*windows.shape, *bands)
-    chunks = da.core.normalize_chunks((_TILE, _TILE, *bands), shape, dtype=dtype)
+    chunks = da.core.normalize_chunks((_TILE, columns, *bands), shape, dtype=dtype)
     return da.map_blocks(read, chunks=chunks, dtype=dtype, meta=np.empty((0,) * len(shape), dtype))
-
-
-def _reduced(windows: Source) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Every n-th pixel of every n-th row, and where it holds data."""
-    H, W = windows.shape
-    step = -(-max(H, W) // _OVERVIEW)
-    pixels, masks = [], []
-    height = step * max(1, _TILE // step)
-    for top in range(0, H, height):
-        found, valid = windows.read((slice(top, min(top + height, H)), slice(0, W)))[:2]
-        pixels.append(found[::step, ::step].copy())
-        masks.append(np.ones(pixels[-1].shape[:2], bool) if valid is None else valid[::step, ::step])
-    return np.concatenate(pixels), np.concatenate(masks)
