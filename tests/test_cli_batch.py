@@ -201,8 +201,9 @@ class TestBatches:
         """Every worker gets it with every image, so it must not bring along what it was learned from."""
         folder = folder_of(tmp_path, [f"{i}.png" for i in range(4)], PIXELS)
         items = collect_inputs([str(folder)])[0]
+        work = Work(ReadOptions(), Writing(tmp_path))
         sizes = [
-            len(pickle.dumps(batch.fit_shared(some, ReadOptions(), {"n_segments": 2}, quiet=True)))
+            len(pickle.dumps(work.by(batch.fit_shared(some, work.reading, {"n_segments": 2}, quiet=True))))
             for some in (items[:1], items)
         ]
         assert abs(sizes[1] - sizes[0]) < 0.1 * sizes[0] < PIXELS.size

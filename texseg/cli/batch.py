@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import numpy as np
 
 from texseg.cli.inputs import Input, ReadOptions, open_scenes
-from texseg.cli.outputs import Outcome, in_words
+from texseg.cli.outputs import Outcome, number_in_words
 from texseg.cli.process import Work, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import parts_of
 from texseg.cli.terminal import reason_of, say, shown
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OF_IMAGES = ("labels_", "_confidence", "_parts", "_division", "_hierarchy")  # that were fitted
 _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
 _INDEX = "texseg_reports.html"
@@ -117,25 +116,19 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
 def fit_shared(
     items: Sequence[Input], reading: ReadOptions, parameters: Any, quiet: bool, n_jobs: int | None = None
 ) -> "Segmenter":
-    """Fit one model to an even sample of the inputs, which it forgets; print what it says."""
+    """Fit one model to an even sample of the inputs, and print what it says."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
         if reading.seeds is not None and len(items) > 1:
             raise ValueError(f"seeds (--seeds) work on one image at a time, got {len(items)}")
         with crew_of(n_jobs):
             sample = read_sample(items, reading)
-            seeds = None
-            if reading.seeds is not None:
-                with open_scenes(items[0].path, reading) as scenes:
-                    seeds = read_seeds(items[0].path, reading, scenes[0], sample[0].shape)
+            seeds = read_seeds(items[0].path, reading, sample[0])
             model = fit_model(sample, parameters, None if bar.hidden else bar, seeds)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"note: {message}", err=True)
-    if (choice := in_words(vars(model).pop("selection_", None))) and not quiet:
+    if (choice := number_in_words(model)) and not quiet:
         say(choice)
-    for name in _OF_IMAGES:
-        vars(model).pop(name, None)
-    model.callback = None
     return model
 
 

@@ -249,6 +249,26 @@ class Outcome(NamedTuple):
     messages: tuple[str, ...] = ()  # notes and warnings, in words
     report: ReportEntry | None = None
 
+    @classmethod
+    def earlier(cls, item: Input, planned: Files, made: Mapping[str, Any]) -> Self | None:
+        """Outcome of an earlier run on an input, if that run was the same and left all planned outputs."""
+        result = recorded_result(planned["run"][0], made) if "run" in planned else None
+        outputs = tuple(path for paths in planned.values() for path in paths)
+        if result is None or not all(path.exists() for path in outputs):
+            return None
+        entry, report = None, result.get("report")
+        if report is not None and "report" in planned:
+            from texseg.report import ReportEntry
+
+            path, sides = planned["report"][0], ("planes", "height", "width")
+            shape = tuple(result[side] for side in sides if side in result)
+            with open_regular(path, _PAGE_BYTES) as file:
+                found = re.search(rb'"thumbnail": "(data:image/[\w;,+/=]+)"', file.read())
+            picture = "" if found is None else found[1].decode()
+            single = result.get("single_texture", 0.0)
+            entry = ReportEntry(path, report["title"], report["n_segments"], shape, picture, single)
+        return cls(item.path, "skipped", "its results exist", result, outputs=outputs, report=entry)
+
 
 def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], folder: Path) -> None:
     """Refuse an image, a mask or strokes that have the name of an output and would be overwritten."""
@@ -438,26 +458,6 @@ def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing:
     return entries[0] if entries else None
 
 
-def earlier_outcome(item: Input, planned: Files, made: Mapping[str, Any]) -> Outcome | None:
-    """Outcome of an earlier run on an input, if that run was the same and left all planned outputs."""
-    result = recorded_result(planned["run"][0], made) if "run" in planned else None
-    outputs = tuple(path for paths in planned.values() for path in paths)
-    if result is None or not all(path.exists() for path in outputs):
-        return None
-    entry, report = None, result.get("report")
-    if report is not None and "report" in planned:
-        from texseg.report import ReportEntry
-
-        path, sides = planned["report"][0], ("planes", "height", "width")
-        shape = tuple(result[side] for side in sides if side in result)
-        with open_regular(path, _PAGE_BYTES) as file:
-            found = re.search(rb'"thumbnail": "(data:image/[\w;,+/=]+)"', file.read())
-        picture = "" if found is None else found[1].decode()
-        single = result.get("single_texture", 0.0)
-        entry = ReportEntry(path, report["title"], report["n_segments"], shape, picture, single)
-    return Outcome(item.path, "skipped", "its results exist", result, outputs=outputs, report=entry)
-
-
 def _how_found(model: Segmenter | None, segments: Sequence[Row]) -> dict[str, Any]:
     """Tell what texseg decided, and how sure results are: of plain values textures do not tell the number."""
     sure: dict[str, Any] = {} if model is None or model.cue_ == "texture" else {"cue": model.cue_}
@@ -473,8 +473,9 @@ def _how_found(model: Segmenter | None, segments: Sequence[Row]) -> dict[str, An
     return sure | ({"mean_confidence": round(sum(shares), _DIGITS)} if shares else {})
 
 
-def in_words(selection: Selection | None) -> str:
+def number_in_words(model: Segmenter | None) -> str:
     """Say how likely the chosen number is, which others are likely, and how to get them."""
+    selection: Selection | None = getattr(model, "selection_", None)
     if selection is None:
         return ""
     if selection.one_texture >= 0.5:  # which matters more than what the segments differ in

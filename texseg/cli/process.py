@@ -23,16 +23,7 @@ from numpy.typing import NDArray
 from texseg.channels.planes import split_planes
 from texseg.cli.inputs import Input, ReadOptions, is_volume, named_like, open_scenes, reading_of
 from texseg.cli.options import Measured, parameters_of
-from texseg.cli.outputs import (
-    Bands,
-    Labelled,
-    Outcome,
-    Page,
-    Writing,
-    earlier_outcome,
-    in_words,
-    write_outputs,
-)
+from texseg.cli.outputs import Bands, Labelled, Outcome, Page, Writing, number_in_words, write_outputs
 from texseg.cli.record import PartsFolder, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.io.files import ImageTooLargeError, UnsuitableImageError, digest_of, output_path
@@ -86,10 +77,11 @@ class Work:
         return cls(reading_of(options), Writing.of(options, items, always), parameters, **given)
 
     def by(self, model: Segmenter) -> Work:
-        """Do the same by the textures of a model."""
+        """Do the same by the textures of a model, which forgets the images that it was fitted to."""
         with tempfile.TemporaryDirectory() as folder:
-            model.save(Path(folder) / "model")
-            return replace(self, model=model, model_digest=digest_of(Path(folder) / "model"))
+            path = Path(folder) / "model"
+            model.save(path)
+            return replace(self, model=type(model).load(path), model_digest=digest_of(path))
 
     def names(self, model: Segmenter | None) -> tuple[str, ...]:
         """Names of the labels that a model gives."""
@@ -138,7 +130,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         for path in planned.get("report", ()):
             output_path(path, "report")
-        earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
+        earlier = Outcome.earlier(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             parts = parts_of(item, writing.folder)
             with contextlib.suppress(OSError):  # the folder is not ours
@@ -238,7 +230,7 @@ def _label_whole(
 ) -> Labelled:
     """Label the pages of an input, or the volume that they are, by one model."""
     images, is_volume = [scene.read() for scene in scenes], work.reading.is_volume
-    seeds, volume = read_seeds(item.path, work.reading, scenes[0], images[0].shape), None
+    seeds, volume = read_seeds(item.path, work.reading, images[0]), None
     has_data = [sampling.valid_pixels(each.pixels, each.mask, len(each.shape)).any() for each in images]
     usable = np.flatnonzero(has_data).tolist()
     if not usable and (is_volume or not work.allow_empty):
@@ -274,7 +266,7 @@ def _label_whole(
     else:
         three = zip(scenes, images, found, strict=True)
         pages = [Page(scene, image.pixels, *own, image.mask) for scene, image, own in three]
-    choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
+    choice = "" if work.model is not None else number_in_words(model)
     largest = max(int(labels.max()) for labels, _ in found)
     more: Any = {"probabilities": None if is_volume else probabilities, "volume": volume}
     return Labelled(pages, model, largest, choice, names=work.names(model), **more)
@@ -317,22 +309,20 @@ def fit_model(
     return model.edit(edits)
 
 
-def read_seeds(
-    path: Path, reading: ReadOptions, scene: Source, shape: tuple[int, ...] | None = None
-) -> Seeds | None:
-    """Read the strokes on an image, or on the planes of a volume of a shape, if there are any."""
+def read_seeds(path: Path, reading: ReadOptions, image: Image) -> Seeds | None:
+    """Read the strokes on an image, or on the planes of a volume, if there are any."""
     if reading.seeds is None:
         return None
     file = named_like(path, reading.seeds, "strokes")
     if reading.is_volume:
         classes = read_volume(file).pixels
-        if classes.shape != shape or classes.dtype.kind not in "ui":
+        if classes.shape != image.shape or classes.dtype.kind not in "ui":
             raise UnsuitableImageError(
-                f"{file.name}: strokes on a volume must be whole numbers of its shape {shape}, 0 where "
+                f"{file.name}: strokes on a volume must be whole numbers of its shape {image.shape}, 0 where "
                 f"nothing is painted; got {classes.dtype} of shape {classes.shape}"
             )
         return Seeds(classes.astype(np.int32))
-    return read_seed_file(file, scene.shape, scene.geo)
+    return read_seed_file(file, image.pixels.shape[:2], image.geo)
 
 
 def needs_blocks(
@@ -385,7 +375,7 @@ def _label_by_blocks(
         model, sample = parts.model() if work.model is None else (work.model, {})
         if model is None:  # it is used as it will be read again
             fitted, about = _fit_crops(scene, work, callback, novel)
-            choice = in_words(getattr(fitted, "selection_", None))
+            choice = number_in_words(fitted)
             parts.keep_model(fitted, about)
             continue
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
