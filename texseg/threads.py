@@ -49,7 +49,9 @@ class one_blas_thread(ContextDecorator):  # reads as the function it is used as
 
             for library in _blas(len(sys.modules)):
                 if library.filepath not in _limits:
-                    _limits[library.filepath] = limit, _ = _setter(library), library.num_threads
+                    # since 3.7, threadpoolctl's own listens to one thread alone
+                    limit = getattr(library, "_real_set_num_threads", library.set_num_threads)
+                    _limits[library.filepath] = limit, library.num_threads
                     limit(1)
             _users += 1
         return self
@@ -70,11 +72,6 @@ def _blas(n_modules: int) -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
-
-
-def _setter(library: Any) -> Callable[[int], Any]:
-    """Give what sets the number of threads of a library; since 3.7, threadpoolctl ignores all but one."""
-    return getattr(library, "_real_set_num_threads", library.set_num_threads)
 
 
 def give_back(n_pixels: int) -> None:

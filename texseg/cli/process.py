@@ -28,7 +28,7 @@ from texseg.cli.record import PartsFolder, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.io.files import ImageTooLargeError, UnsuitableImageError, digest_of, output_path
 from texseg.io.geo import relative_size
-from texseg.io.read import Image, Source, Volume, read_volume
+from texseg.io.read import Image, Source, read_volume
 from texseg.io.seeds import Seeds, read_seed_file
 from texseg.io.write import Layout
 from texseg.method import blocks, sampling
@@ -389,8 +389,7 @@ def _label_by_blocks(
     largest, sides = model.n_segments_ + work.unknown, " x ".join(map(str, dict.fromkeys(plan.sides)))
     said, step, volume = f"read by blocks of {sides} pixels", request.preview, None
     if len(plan.shape) == 3:
-        files = parts.new_files(plan.shape, largest, wants_confidence)
-        volume = _volume_of_blocks(scene, blocks.join_blocks(*found), plan, *files)
+        volume = scene, *parts.volume_of(blocks.join_blocks(*found), plan, largest, wants_confidence)
         pages = _pages_of(scene.planes, *volume)
     else:
         pages = [_page_of_blocks(scene, found, largest, wants_confidence, client)]
@@ -420,17 +419,6 @@ def _page_of_blocks(scene: Source, found: Any, largest: int, wants_confidence: b
         previews, page.tallied = blocks.write_blocks(textures, plan, request, parts, client)
         page.rows = _rows_of_maps(previews, parts, plan, page, step)
     return page
-
-
-def _volume_of_blocks(
-    scene: Volume, found: Any, plan: BlockPlan, labels: Any, sure: Any
-) -> tuple[Volume, Any, Any]:
-    """Put the blocks of a volume into files; give its pixels, labels and confidence, all read when used."""
-    for place, own, block in found:
-        labels[plan.core(place)] = own
-        if sure is not None:
-            sure[plan.core(place)] = block.confidence / 255
-    return scene, labels, sure
 
 
 def _pages_of(planes: Sequence[Source], pixels: Any, labels: Any, sure: Any) -> list[Page]:

@@ -27,7 +27,7 @@ from texseg.cli.terminal import shown
 from texseg.io.files import atomic_write, digest_of, open_regular, read_json, remove_leftovers
 from texseg.io.header import world_files
 from texseg.io.write import STEP, Layout, new_zarr
-from texseg.method.blocks import BlockReading
+from texseg.method.blocks import BlockPlan, BlockReading
 from texseg.method.labelling import Window
 from texseg.pixels.joining import BlockParts
 
@@ -233,14 +233,18 @@ class PartsFolder:
                     new_zarr(self.folder / name, of_level, level)
         return self.folder / _MAPS[0]
 
-    def new_files(self, shape: tuple[int, ...], largest: int, with_confidence: bool) -> list[Any]:
-        """Make arrays in files for the labels of a volume and, on request, their confidence; else None."""
+    def volume_of(self, found: Any, plan: BlockPlan, largest: int, with_confidence: bool) -> list[Any]:
+        """Put the blocks of a volume into files; give its labels and, on request, their confidence."""
         types = np.min_scalar_type(largest), np.dtype(np.float16)
-        made = [
-            np.lib.format.open_memmap(self.folder / name, "w+", dtype, shape)
+        labels, *sure = [
+            np.lib.format.open_memmap(self.folder / name, "w+", dtype, plan.shape)
             for name, dtype in zip(_FILES[: 1 + with_confidence], types, strict=False)
         ]
-        return [*made, None][:2]
+        for place, own, block in found:
+            labels[plan.core(place)] = own
+            for array in sure:
+                array[plan.core(place)] = block.confidence / 255
+        return [labels, *sure, None][:2]
 
     def write_maps(self, window: Window, *maps: Any) -> None:
         """Write a window of labels, and of their confidence in bytes, on all levels that there are."""
