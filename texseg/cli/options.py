@@ -75,7 +75,7 @@ def _lengths(text: str, end: str = "") -> "list[PixelSize]":
 
     length = rf"\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([^\W\d_]+){end}\s*"
     found = [re.fullmatch(length, part, re.IGNORECASE) for part in text.split(",")]
-    sizes = [each and size_of(each[1], each[1], each[2]) for each in found]
+    sizes = [each and size_of(each.groups(), each.groups()) for each in found]
     kept = [size for size in sizes if size is not None]
     return kept if len(kept) == len(sizes) and len({size.unit for size in kept}) == 1 else []
 

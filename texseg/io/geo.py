@@ -182,45 +182,36 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
         element = description[start : description.find(">", start)]
         found = {axis + unit: html.unescape(text) for axis, unit, text in _OME_SIZE.findall(element)}
         sides = ((found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YXZ")
-        return size_of_sides(*(size_of(side, side, unit) for side, unit in sides))
+        return size_of(*sides)
     is_said = page.tags.get(_X_RESOLUTION) is not None and page.tags.get(_Y_RESOLUTION) is not None
     across, down = page.get_resolution() if is_said else (0, 0)
     if not across or not down:
         return None
     imagej = _IMAGEJ_UNIT.search(description) if description.startswith("ImageJ=") else None
     if imagej is not None:
-        size = size_of(1 / down, 1 / across, imagej[1].strip())
-        spacing = _IMAGEJ_SPACING.search(description)
-        depth = None if spacing is None or size is None else size_of(spacing[1], spacing[1], size.unit)
-        return size_of_sides(size, size, depth)
+        unit, spacing = imagej[1].strip(), _IMAGEJ_SPACING.search(description)
+        return size_of((1 / down, unit), (1 / across, unit), (spacing and spacing[1], unit))
     long = _MICROMETRES.get(page.tags.valueof(_RESOLUTION_UNIT), 0.0)
-    return size_of(long / down, long / across, "um") if long / across < _PRINTED else None
+    return size_of((long / down, "um"), (long / across, "um")) if long / across < _PRINTED else None
 
 
-def size_of_sides(height: Any, width: Any, depth: Any = None) -> PixelSize | None:
-    """Size of a pixel, or of a voxel, from its sides, in micrometres if their units differ."""
-    if height is None or width is None:
-        return None
-    unit = height.unit if height.unit == width.unit else "um"
-    size = size_of(height.height * _times(height, unit), width.width * _times(width, unit), unit)
-    deep = math.nan if depth is None else depth.width * _times(depth, unit)
-    return size if size is None or math.isnan(deep) else size._replace(depth=deep)
+def size_of(*sides: tuple[Any, ...]) -> PixelSize | None:
+    """Size from height, width and depth with their units, in micrometres if these differ; None if invalid."""
+    numbers, units = [], ["um" if unit.lower() in _MICRO else unit for _, unit in sides]
+    unit = units[0] if units[0] == units[1] else "um"
+    for (side, _), own in zip(sides, units, strict=True):
+        try:
+            numbers.append(float(side) * _times(own, unit))
+        except (TypeError, ValueError):
+            numbers.append(math.nan)
+    height, width, *depth = [n if 1 / _LARGEST_SIZE < n < _LARGEST_SIZE else None for n in numbers]
+    is_length = unit.isalpha() and unit not in ("pixel", "pixels", "px")
+    return PixelSize(height, width, unit, *depth) if height and width and is_length else None
 
 
-def _times(size: Sequence[Any], unit: str) -> float:
-    """How many of a unit the unit of a size is; NaN if that is not known."""
-    return 1.0 if size[2] == unit else _METRIC.get(size[2], math.nan) / _METRIC.get(unit, math.nan)
-
-
-def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:
-    """Size in a unit; None for pixels, and for invalid sizes."""
-    unit = "um" if unit.lower() in _MICRO else unit
-    try:
-        size = PixelSize(float(height), float(width), unit)
-    except (TypeError, ValueError):
-        return None
-    sound = all(math.isfinite(side) and 1 / _LARGEST_SIZE < side < _LARGEST_SIZE for side in size[:2])
-    return size if sound and unit.isalpha() and unit not in ("pixel", "pixels", "px") else None
+def _times(unit: str, other: str) -> float:
+    """How many of another unit a unit is; NaN if that is not known."""
+    return 1.0 if unit == other else _METRIC.get(unit, math.nan) / _METRIC.get(other, math.nan)
 
 
 def relative_size(
@@ -229,7 +220,7 @@ def relative_size(
     """How many times longer and wider a pixel is than another, nearly equal ones once; None if not known."""
     if size is None or reference is None:
         return None
-    by = _times(size, reference[2])
+    by = _times(size[2], reference[2])
     if math.isnan(by):
         return None
     times = by * size[0] / reference[0], by * size[1] / reference[1]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.files import MalformedFileError, UnsuitableImageError, open_regular, read_json
-from texseg.io.geo import OME_UNITS, size_of, size_of_sides
+from texseg.io.geo import OME_UNITS, size_of
 from texseg.io.header import Decoded, Header, Stored, Window
 
 _METADATA_BYTES = 2**22
@@ -72,8 +72,7 @@ def open_zarr(folder: Path) -> "ZarrStored":
         units = {long: short for short, long in OME_UNITS.items()}
         known = [name for name in "yxz" if name in names]
         pairs = [(scale[place], units[axes[place]["unit"]]) for place in map(names.index, known)]
-        sides = [size_of(side, side, unit) for side, unit in pairs]
-        stored.header = replace(stored.header, measured=size_of_sides(*sides))
+        stored.header = replace(stored.header, measured=size_of(*pairs))
     return stored
 
 
