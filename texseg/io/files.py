@@ -172,19 +172,13 @@ def refusal(start: bytes) -> MalformedFileError:
     return MalformedFileError(f"{known or ('text file' if is_text else 'unknown content')}, not an image")
 
 
-_WRITTEN = {
-    "report": (".html .htm", r"<!doctype html>\n<html lang=.en.>.*content=.default-src 'none'; img-src"),
-    "model": ("", r".{8}\{.__metadata__.:\{.texseg.:|PK\x03\x04.{26}header\.json"),
-    "GeoJSON": (".geojson .json .gpkg", r"\{.type.: .FeatureCollection., .features.:|SQLite format"),
-    "summary": (".csv .json", r"input,status,|\[\n \{\n  .input.|\[\]"),
-}
-"""What is written under a name that a user gives: how that ends (empty: in anything), how the file begins."""
+_ENDINGS = {"report": ".html .htm", "model": "", "GeoJSON": ".geojson .json .gpkg", "summary": ".csv .json"}
+"""Of what is written under a name that a user gives; empty: any."""
 
 
 def output_path(path: Any, kind: str) -> Path:
     """Name of a file to write, checked before any work: it may replace only an earlier one of its kind."""
-    target, (suffixes, start), content = path_of(path), _WRITTEN[kind], b""
-    allowed = suffixes.split()
+    target, allowed, content = path_of(path), _ENDINGS[kind].split(), b""
     if allowed and target.suffix.lower() not in allowed:
         said = f"{target.name} cannot be the name of the {kind} to write, which ends in"
         example = f"{target.stem}_{kind.lower()}{allowed[0]}"
@@ -192,7 +186,7 @@ def output_path(path: Any, kind: str) -> Path:
     if target.is_file():
         with open_regular(target) as file:
             content = file.read(SNIFF_BYTES)
-    if target.exists() and not (target.is_file() and re.match(f"{start}|$".encode(), content, re.DOTALL)):
+    if target.exists() and not (target.is_file() and (not content or format_of(content, kind))):
         said = f"{target} exists and is not a {kind} of texseg"
         raise FileExistsError(f"{said}; it was not replaced, choose another name")
     return target
