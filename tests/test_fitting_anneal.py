@@ -9,8 +9,9 @@ from sklearn.cluster import kmeans_plusplus
 
 from benchmarks.pyramid import aggregate, coarse_to_fine, of_cells
 from texseg.counts.matrix import WindowedCounts
-from texseg.fitting.anneal import Transition, anneal, critical_beta, geometric_schedule, grow, last_of
+from texseg.fitting.anneal import Transition, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import ArgMax, PottsField
+from texseg.fitting.moves import grow
 from texseg.models.acm import ACM, HistogramClustering, Profiles
 from texseg.models.hacm import HierarchicalClustering, Tree
 from texseg.models.pmm import ProductAspectModel
@@ -218,14 +219,14 @@ def test_growth_finds_planted_clusters_on_the_way_up_and_down(kind):
     assert sizes == [1, 2, 3, 4, 5, 6, 7, 6, 5, 4, 3, 2, 1]
     for state in states:
         if len(state.params.weights) == 4:
-            assert same_partition(state.posteriors.argmax(axis=1), truth)
+            assert same_partition(state.Q.argmax(axis=1), truth)
 
 
 def test_growth_on_an_image_separates_its_halves():
     image, truth = scene()
     states = list(grow(HistogramClustering(ArgMax()), image, 2, n_extra=1, rng=np.random.RandomState(0)))
     best = min((s for s in states if len(s.params.weights) == 2), key=lambda s: s.free_energy)
-    labels = best.posteriors.argmax(axis=1)
+    labels = best.Q.argmax(axis=1)
     agreement = (labels == truth.ravel()).mean()
     assert max(agreement, 1 - agreement) > 0.95
 
@@ -261,7 +262,7 @@ def test_growth_of_free_energy_states_is_consistent():
     n, _ = planted(K=4)
     model = HistogramClustering(ArgMax())
     for state in grow(model, n, 4, rng=np.random.RandomState(0)):
-        direct = -(state.posteriors * model.scores(n, state.params)).sum()
+        direct = -(state.Q * model.scores(n, state.params)).sum()
         assert state.free_energy == pytest.approx(direct, rel=1e-6)
 
 
@@ -278,7 +279,7 @@ def test_rows_without_sites_do_not_count():
     full = list(grow(HistogramClustering(ArgMax()), n, 3, rng=np.random.RandomState(0)))
     masked = list(grow(HistogramClustering(ArgMax(weights)), empty, 3, rng=np.random.RandomState(0)))
     assert masked[2].free_energy == pytest.approx(full[2].free_energy)
-    assert same_partition(masked[2].posteriors[: len(n)].argmax(axis=1), truth)
+    assert same_partition(masked[2].Q[: len(n)].argmax(axis=1), truth)
     np.testing.assert_allclose(masked[2].params.weights.sum(), 1)
 
 

@@ -14,20 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from texseg.counts.matrix import CountMatrix, groups_of
-from texseg.fitting.moves import (
-    Growing,
-    Partition,
-    Transition,
-    assess,
-    improve,
-    merge,
-    merge_losses,
-    refine_halves,
-    resolution,
-    settle,
-    split,
-    unsplit,
-)
+from texseg.fitting.moves import Growing, Transition
 from texseg.fitting.steps import CALM_STEPS, Iteration, Problem, StepLimits, descend
 
 
@@ -119,42 +106,3 @@ def _at_one_temperature(
         if changed is None:
             return
         params, posteriors = changed.params, changed.Q
-
-
-def grow(
-    model: Any,
-    n: CountMatrix,
-    n_clusters: int,
-    *,
-    rng: np.random.RandomState,
-    beta: float = 1.0,
-    n_extra: int = 3,
-    doubling: bool = False,
-) -> Iterator[State]:
-    """Grow clusters at one temperature by splits (``doubling``: of all at once), then merge back to one."""
-    problem, everything = Problem(model, n, beta), model.everything(n)
-    most, visits = min(n_clusters + n_extra, n.shape[0]), 0
-    now = unsplit(problem, everything, model.stats(n, everything))
-    yield _visited(problem, now, visits)
-    now = refine_halves(problem, now, rng)
-    while len(now.gains) < most and now.gains.max() > resolution(now.energies):
-        room = most - len(now.gains) if doubling else 1
-        for k in np.argsort(-now.gains, kind="stable")[:room]:
-            if now.gains[k] > resolution(now.energies):
-                Q, stats, parts, fresh = split(now, int(k), now.kept)
-                now = now._replace(Q=Q, stats=stats, halves=parts, fresh=fresh)
-        now = assess(problem, now.Q, now.stats, now.halves, now.fresh)
-        now = improve(problem, settle(problem, now), rng)
-        yield _visited(problem, now, visits := visits + 1)
-    while now.Q.shape[1] > 1:
-        losses = merge_losses(problem, now)
-        i, j = divmod(int(losses.argmin()), len(losses))
-        now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
-        now = improve(problem, settle(problem, now), rng)
-        yield _visited(problem, now, visits := visits + 1)
-
-
-def _visited(problem: Problem, now: Partition, visits: int) -> State:
-    n_distinct = problem.model.n_distinct(now.params)
-    energy = float(now.energies.sum())
-    return State(now.params, problem.beta, energy, now.Q, np.nan, n_distinct, visits, True)

@@ -15,7 +15,7 @@ References
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import cv2
 import numpy as np
@@ -38,16 +38,6 @@ class Assignment(NamedTuple):
 
     posteriors: Floats  # (N, K), or (N, S, K) for several runs; the sum over K is how often a row counts
     free_energy: Any  # in nats; an array (S,) for several runs
-
-
-class Posterior(Protocol):
-    """What the models and the driver need from a policy."""
-
-    def __call__(self, scores: Floats, beta: float, weights: Floats, previous: Any = None) -> Assignment:
-        """Turn the scores (N, ..., K) into posteriors (N, ..., K) and their free energy."""
-
-    def cluster_terms(self, posteriors: Floats) -> Floats:
-        """Return every cluster's part (K,) of the prior's term of F, at the best mixing proportions."""
 
 
 def soft_max(logits: Floats) -> tuple[Floats, Floats]:
@@ -249,6 +239,9 @@ def potts_field(sites: Any, potts: Any, smoothness: float, n_sweeps: int) -> Pot
     """Make the prior on the map of cells; see `texseg.parameters.PottsSettings`."""
     grids, coupling = (sites.stacks, potts.coupling) if sites.stacks else (sites.grids, None)
     return PottsField(grids, potts.strength * smoothness, potts.sigma, n_sweeps, sites.sizes, coupling)
+
+
+Posterior: TypeAlias = SoftMax | ArgMax | PottsField
 
 
 def through_planes(sigma: float, coupling: float | None) -> Floats:

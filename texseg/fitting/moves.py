@@ -3,12 +3,13 @@
 Every cluster keeps a tentative split into two halves; gains of splits and losses of merges are changes of F.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.counts.matrix import groups_of
+from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.fitting.assignment import Floats
 from texseg.fitting.steps import Problem, StepLimits, descend
 
@@ -40,6 +41,11 @@ class Partition(NamedTuple):
     fresh: NDArray[np.bool_]  # (K,), clusters whose halves have not been found yet
     kept: Any = None  # statistics of the halves that stay, once they have been refined
     gains: Any = None  # (K,), how far F would fall if each cluster were split
+
+    @property
+    def free_energy(self) -> float:
+        """F in nats."""
+        return float(self.energies.sum())
 
 
 def assess(problem: Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> Partition:
@@ -164,6 +170,32 @@ def improve(problem: Problem, now: Partition, rng: np.random.RandomState) -> Par
 def resolution(energies: Floats) -> float:
     """Smallest difference in F that single precision can tell from rounding error."""
     return 1e-6 * float(np.abs(energies).sum())
+
+
+def grow(
+    model: Any, n: CountMatrix, n_clusters: int, rng: Any, n_extra: int = 3, doubling: bool = False
+) -> Iterator[Partition]:
+    """Grow clusters at temperature 1 by splits (``doubling``: of all at once), then merge back to one."""
+    problem, everything = Problem(model, n, 1.0), model.everything(n)
+    most = min(n_clusters + n_extra, n.shape[0])
+    now = unsplit(problem, everything, model.stats(n, everything))
+    yield now
+    now = refine_halves(problem, now, rng)
+    while len(now.gains) < most and now.gains.max() > resolution(now.energies):
+        room = most - len(now.gains) if doubling else 1
+        for k in np.argsort(-now.gains, kind="stable")[:room]:
+            if now.gains[k] > resolution(now.energies):
+                Q, stats, parts, fresh = split(now, int(k), now.kept)
+                now = now._replace(Q=Q, stats=stats, halves=parts, fresh=fresh)
+        now = assess(problem, now.Q, now.stats, now.halves, now.fresh)
+        now = improve(problem, settle(problem, now), rng)
+        yield now
+    while now.Q.shape[1] > 1:
+        losses = merge_losses(problem, now)
+        i, j = divmod(int(losses.argmin()), len(losses))
+        now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
+        now = improve(problem, settle(problem, now), rng)
+        yield now
 
 
 class Growing:

@@ -19,9 +19,8 @@ from scipy.special import softmax
 
 from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
-from texseg.fitting.anneal import State, grow
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax, Weights
-from texseg.fitting.moves import merged_down
+from texseg.fitting.moves import Partition, grow, merged_down
 from texseg.models import base
 from texseg.models.base import Allowed, Rng
 from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, Run, best_of, settings
@@ -186,18 +185,18 @@ def grown(
         few, weights = n[rows], None if row_weights is None else row_weights[rows]
     model = HistogramClustering(ArgMax(weights))
 
-    def small_enough() -> Iterator[State]:
+    def small_enough() -> Iterator[Partition]:
         beyond = False
-        for state in grow(model, few, n_clusters, rng=rng, doubling=doubling):
-            if len(state.params.weights) > n_clusters:
+        for now in grow(model, few, n_clusters, rng=rng, doubling=doubling):
+            if len(now.energies) > n_clusters:
                 beyond = True
             else:
-                yield state
+                yield now
                 if beyond:
                     return
 
-    best = max(small_enough(), key=lambda state: (len(state.params.weights), -state.free_energy))
-    clusters = model.with_empty(best.params, best.posteriors, n_clusters, groups_of(n))[0]
+    best = max(small_enough(), key=lambda now: (len(now.energies), -now.free_energy))
+    clusters = model.with_empty(best.params, best.Q, n_clusters, groups_of(n))[0]
     return clusters, HistogramClustering(ArgMax(row_weights)).step(n, clusters, 1.0).posteriors
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix
-from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
+from texseg.fitting.assignment import ArgMax, Floats, SoftMax
 from texseg.models import base
 from texseg.models.acm import TwoSided
 from texseg.models.base import FLOOR, Labels, Model, Rng, Step
@@ -65,7 +65,7 @@ def mutual_information(joint: Floats) -> float:
 class TwoSidedClustering(Model):
     """The SCM as the driver sees it; see the top of this file for the equations."""
 
-    posterior: Posterior = field(default_factory=SoftMax)
+    posterior: SoftMax | ArgMax = field(default_factory=SoftMax)
     joint: ClassVar[str] = "joint"
 
     def start_from(self, n: CountMatrix, rows: Floats, columns: Floats) -> Blocks:
