@@ -74,8 +74,7 @@ class Seats:
         self.lengths = [np.append(np.full(n_new, side[-1] / n_new), side[:-1]) for side in sticks]
         self._gammas = stick_concentrations(sharing)
         self._reward = sharing.omega / sharing.alpha
-        self._pairs = np.zeros((len(self.counts[0]), len(self.counts[1])))
-        np.add.at(self._pairs, (z1 + n_new, z2 + n_new), 1)
+        self._pairs = np.pad(_pair_counts(z1, z2).astype(float), ((n_new, 0), (n_new, 0)))
 
     def remove(self, *pair: int) -> None:
         """Take a point from a pair; the stick of a component left empty is joined to the unborn rest."""
@@ -169,9 +168,8 @@ def draw_sticks(rng: Rng, sharing: Sharing, z1: Labels, z2: Labels, sticks: Stic
 
 def _pair_counts(z1: Labels, z2: Labels) -> Labels:
     """Points of every pair, (K1, K2)."""
-    pairs = np.zeros((z1.max() + 1, z2.max() + 1), np.intp)
-    np.add.at(pairs, (z1, z2), 1)
-    return pairs
+    K1, K2 = z1.max() + 1, z2.max() + 1
+    return np.bincount(z1 * K2 + z2, minlength=K1 * K2).reshape(K1, K2)
 
 
 class Chain(NamedTuple):

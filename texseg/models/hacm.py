@@ -67,15 +67,12 @@ class Tree:
         self.leaves = without_children if leaves is None else np.asarray(list(leaves), dtype=np.intp)
         if not np.array_equal(np.sort(self.leaves), without_children):
             raise ValueError(f"leaves must be the nodes without children, got {self.leaves.tolist()}")
-        self.levels = np.zeros(len(nodes), np.intp)
-        for node in nodes[1:]:
-            self.levels[node] = self.levels[self.parents[node]] + 1
-        self.paths = np.full((len(self.leaves), self.levels.max() + 1), -1)
-        for cluster, leaf in enumerate(self.leaves):
-            node = leaf
-            while node >= 0:
-                self.paths[cluster, self.levels[node]] = node
-                node = self.parents[node]
+        paths = [[0]]
+        for node in nodes[1:].tolist():
+            paths.append([*paths[self.parents[node]], node])
+        self.levels = np.array([len(path) - 1 for path in paths])
+        below = [-1] * int(self.levels.max())
+        self.paths = np.array([[*paths[leaf], *below[self.levels[leaf] :]] for leaf in self.leaves])
 
     @property
     def on_path(self) -> NDArray[np.bool_]:
