@@ -21,7 +21,7 @@ from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, lev
 from texseg.method.labelling import confidence_of, label_scene, probabilities
 from texseg.method.modelfile import read_textures, save_textures
 from texseg.method.number import Selection
-from texseg.method.sampling import CROP_OF_STACK, SceneSample, learns_again, unexplained
+from texseg.method.sampling import SceneSample, learns_again, unexplained
 from texseg.method.scenes import known_scenes, learn_scenes, refuse_seeds_without_cells, warn
 from texseg.method.seeds import checked_seeds, classes_in
 from texseg.method.textures import Scene
@@ -119,12 +119,10 @@ class Segmenter(Editable):
         settings = self._settings()
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
-        axis, images, masks = settings.channel_axis, X, mask
-        n_axes, about = settings.n_axes, (settings.n_segments, settings.preset, settings.n_axes)
-        by_blocks = seeds is None and goes_by_blocks(X, axis, *about)
+        images, masks = X, mask
+        by_blocks = seeds is None and goes_by_blocks(X, settings, settings.n_segments)
         if by_blocks:
-            side = None if settings.planes is None else CROP_OF_STACK
-            images, masks, sample = crops_of(X, axis, mask, settings.random_state, n_axes, side, places)
+            images, masks, sample = crops_of(X, mask, settings, places)
             settings = settings.changed(flat_ground=False)  # crops do not see how much there is
         with ProgressBar() if settings.verbose else nullcontext() as bar:
             tell = Phases([bar, settings.callback], costs_of(settings))
@@ -139,7 +137,7 @@ class Segmenter(Editable):
         if by_blocks and sample is not None:
             self.sample_ = sample
             self._hierarchy = self.hierarchy_  # of the crops, to which labels belong so far
-            looks = n_axes == 2 and self.cue_ == "texture" and not is_lazy(X)
+            looks = settings.n_axes == 2 and self.cue_ == "texture" and not is_lazy(X)
             novel: list[Any] | None = [] if looks else None
             self.labels_ = self._labels_by_blocks(X, mask, novel=novel)
             if novel and learns_again(sample.record(), self.n_segments, self.grow):
@@ -256,8 +254,7 @@ class Segmenter(Editable):
         self._check_is_fitted()
         check_flags(unknown=unknown, rescale=rescale)
         settings = self._settings()
-        about = settings.channel_axis, self.n_segments_, settings.preset, settings.n_axes
-        large = goes_by_blocks(X, *about)
+        large = goes_by_blocks(X, settings, self.n_segments_)
         if is_lazy(X) or (large and self._sees_the_same_in_blocks(X, rescale)):
             if rescale:
                 raise ValueError("rescale=True needs images in memory, got a lazy array")

@@ -27,6 +27,7 @@ from texseg.counts.sites import WINDOW_STEP
 from texseg.io.regions import Tally
 from texseg.method.labelling import BlockReading, Names, Place, Window, empty_reading, finished, reading_of
 from texseg.method.sampling import (
+    CROP_OF_STACK,
     LABELLED_AGAIN,
     SceneSample,
     crop_count,
@@ -38,6 +39,7 @@ from texseg.method.sampling import (
 )
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
+from texseg.parameters import Settings
 from texseg.pixels.joining import joined_labels
 from texseg.progress import expected_memory, expected_seconds, free_memory, seconds_of_labelling
 from texseg.threads import crew_size, one_blas_thread, side_by_side
@@ -435,22 +437,21 @@ def is_lazy(image: Any) -> bool:
     return collection is not None and collection() is not None
 
 
-def goes_by_blocks(
-    image: Any, channel_axis: int | None, n_segments: int | None, preset: str, n_axes: int = 2
-) -> bool:
+def goes_by_blocks(image: Any, settings: Settings, n_segments: int | None) -> bool:
     """Tell whether an image is lazy, or seen as a whole would take more than half of what is free.
 
     One that fits into a block is always seen as a whole.
     """
     if is_lazy(image):
         return True
-    if not isinstance(image, np.ndarray) or image.ndim != n_axes + (channel_axis is not None):
+    axis, n_axes = settings.channel_axis, settings.n_axes
+    if not isinstance(image, np.ndarray) or image.ndim != n_axes + (axis is not None):
         return False
-    bands = 1 if channel_axis is None else image.shape[channel_axis % image.ndim]
+    bands = 1 if axis is None else image.shape[axis % image.ndim]
     n_pixels = image.size // max(bands, 1)
     if n_pixels <= (SIDE if n_axes == 2 else SIDE_IN_SPACE) ** n_axes:
         return False
-    return expected_memory(n_pixels, bands, n_segments, preset, n_axes) > free_memory() // 2
+    return expected_memory(n_pixels, bands, n_segments, settings.preset, n_axes) > free_memory() // 2
 
 
 def _read_part(pixels: Any, mask: Any, channel_axis: int | None, place: Place, *about: Any) -> BlockReading:
@@ -461,17 +462,12 @@ def _read_part(pixels: Any, mask: Any, channel_axis: int | None, place: Place, *
 
 
 def crops_of(
-    image: Any,
-    channel_axis: int | None,
-    mask: Any,
-    random_state: Any,
-    n_axes: int = 2,
-    side: Any = None,
-    places: Sequence[Window] = (),
+    image: Any, mask: Any, settings: Settings, places: Sequence[Window] = ()
 ) -> tuple[list[NDArray[Any]], list[NDArray[np.bool_] | None], SceneSample]:
     """Choose and read the crops from which textures are learned; give them, their masks, and the choice."""
-    source = ArrayWindows(image, channel_axis, mask, n_axes)
-    sample, read = read_crops(source, random_state, crop_count(None, 1, n_axes), side, places)
+    axis, n_axes = settings.channel_axis, settings.n_axes
+    source, side = ArrayWindows(image, axis, mask, n_axes), None if settings.planes is None else CROP_OF_STACK
+    sample, read = read_crops(source, settings.random_state, crop_count(None, 1, n_axes), side, places)
     if places:
         warn(LABELLED_AGAIN.format(placed(*places)))
     elif not is_lazy(image):
@@ -481,7 +477,7 @@ def crops_of(
         )
     elif sample.place is not None:
         warn(f"textures are learned from {sample}")
-    crops = [pixels if channel_axis is None else np.moveaxis(pixels, -1, channel_axis) for pixels, _ in read]
+    crops = [pixels if axis is None else np.moveaxis(pixels, -1, axis) for pixels, _ in read]
     return crops, [valid for _, valid in read], sample
 
 

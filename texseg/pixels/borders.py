@@ -6,7 +6,6 @@ Statistical Learning, 2nd ed., section 4.3). Its temperature is fitted on a comp
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -218,9 +217,10 @@ def learn_borders(
         pixels = np.sort(rng.choice(pixels, min(made.labels.size // _SHARE, len(pixels)), replace=False))
         return made.planes, pixels, made.labels.ravel()[pixels]
 
-    tasks: list[Any] = [partial(_learn_density, images, inner, bins, features, K)]
-    given = zip(tasks + [composite] * _N_COMPOSITES, [rng, *rng.spawn(_N_COMPOSITES)], strict=True)
-    density, *made = side_by_side(lambda task: task[0](task[1]), given)
+    def learn(own: np.random.Generator) -> Any:
+        return _learn_density(images, inner, bins, features, K, own) if own is rng else composite(own)
+
+    density, *made = side_by_side(learn, [rng, *rng.spawn(_N_COMPOSITES)])
     truths = [truth for *_, truth in made]
     if min(np.bincount(truth, minlength=K).min() for truth in truths) < _FEWEST:
         return None
