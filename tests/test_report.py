@@ -72,6 +72,12 @@ def test_a_file_of_another_kind_is_kept_and_an_earlier_one_replaced(fitted, tmp_
             write(*fitted, path)
 
 
+def test_an_array_given_as_the_name_is_said_in_one_line(fitted):
+    image, model = fitted
+    with pytest.raises(TypeError, match=r"^path must be the name of a file, got array\(\[\[[^\n]{60,80}$"):
+        model.report(image, "a.html")
+
+
 @pytest.mark.parametrize(
     "door, ends", [("report", ".html or .htm"), ("polygons", ".geojson or .json or .gpkg")]
 )

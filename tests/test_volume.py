@@ -339,6 +339,9 @@ def test_the_command_writes_stack_tables_cuts_and_fractions(mosaic, tmp_path):
     table = (tmp_path / "out" / "rock_volumes.csv").read_text().splitlines()
     assert float(table[1].split(",")[5]) == 8 * int(table[1].split(",")[3])
     assert (tmp_path / "out" / "rock_segments.csv").read_text().startswith("plane,label")
+    # sides of voxels decide what textures are: a page without them is not one of these labels
+    page = command("report", tmp_path / "rock.raw", *words[:3], "-k", 2, "-o", tmp_path / "out")
+    assert "results of an earlier run were removed: " in page.stderr and "rock_labels.tif" in page.stderr
 
 
 def test_the_command_learns_from_a_folder_of_planes_and_applies_to_another(folder, tmp_path):

@@ -28,8 +28,8 @@ _SHELLS = ("bash", "zsh", "fish")
 def main() -> None:
     """Divide images by their textures.
 
-    Exit codes: 0 success, 1 an input failed, 2 the command was not understood, 128 or more ended by a signal
-    (130: Ctrl-C; it is how texseg open is meant to end, with 0).
+    Exit codes: 0 success, 1 an input failed, 2 the command was not understood, 130 interrupted by Ctrl-C (but
+    0 from texseg open, which is meant to end so), others from 129 on ended by another signal.
     """
     import logging
 

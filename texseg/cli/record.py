@@ -84,7 +84,8 @@ def replace_earlier(
         path.unlink()
     before = record.get("made_from")
     only_report = all(output.suffix in (".html", ".htm") for output in planned if output != path)
-    if only_report and isinstance(before, dict) and made.get("pixel_size") is None:
+    in_space = made.get("spatial_dims") == 3  # then textures depend on the sides of voxels
+    if only_report and not in_space and isinstance(before, dict) and made.get("pixel_size") is None:
         made = {**made, "pixel_size": before.get("pixel_size")}
     new = {"input": shown(input_path), "made_from": made, "outputs": {}, "result": {}}
     if before == made:

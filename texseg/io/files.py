@@ -66,7 +66,7 @@ def reason_of(error: Exception) -> str:
 def path_of(path: Any) -> Path:
     """Return what a caller names a file by."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise TypeError(f"path must be the name of a file, got {path!r:.80}")
+        raise TypeError(f"path must be the name of a file, got {' '.join(repr(path).split()):.80}")
     return Path(path)
 
 
