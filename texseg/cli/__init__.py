@@ -29,7 +29,7 @@ def main() -> None:
     """Divide images by their textures.
 
     Exit codes: 0 success, 1 an input failed, 2 the command was not understood, 130 interrupted by Ctrl-C (but
-    0 from texseg open, which is meant to end so), others from 129 on ended by another signal.
+    0 from texseg open, which is meant to end so), 129 and more ended by another signal.
     """
     import logging
 
