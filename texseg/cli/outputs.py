@@ -107,19 +107,10 @@ class Writing:
         n_digits = len(str(n_pages - 1))
         pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
         if is_volume:
-            kinds, pages, formats = (
-                kinds & _OF_VOLUMES,
-                [""],
-                tuple(f for f in formats if f != "png") or ("tif",),
-            )
+            kinds, formats = kinds & _OF_VOLUMES, tuple(form for form in formats if form != "png") or ("tif",)
         of_pages = {"overlay": ["png"], "polygons": outlines, "report": ["html"], "probabilities": [stack]}
-        rest = {
-            "confidence": [map_],
-            "segments": ["csv"],
-            "regions": ["csv"],
-            "labels": formats,
-            "run": ["json"],
-        }
+        csv = ["csv"]
+        rest = {"confidence": [map_], "segments": csv, "regions": csv, "labels": formats, "run": ["json"]}
         planned: dict[str, list[Path]] = {}
         for kind, forms in (of_pages | rest).items():
             if kind in kinds or (kind == "labels" and by_blocks):

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from texseg.method import blocks, sampling
 from texseg.method.blocks import BlockPlan
 from texseg.method.edits import Edits
 from texseg.method.scenes import FourthBandWarning, LogarithmWarning
-from texseg.progress import Progress, expected_memory, free_memory
+from texseg.progress import Phases, Progress, expected_memory, free_memory
 from texseg.threads import crew_size
 
 if TYPE_CHECKING:
@@ -362,12 +363,7 @@ def _label_by_blocks(
     parts = PartsFolder(parts_of(item, work.writing.folder), made, work.resume)
     if work.model is not None:
         blocks.warn_of_encoding(scene, work.model.textures_.features)
-
-    def tell(done: int, total: int) -> None:
-        if callback is not None:
-            share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
-            callback(Progress("blocks", done, total, share))
-
+    tell = partial(Phases([callback], {"fit": _SHARE_OF_FIT, "blocks": 1 - _SHARE_OF_FIT}), "blocks")
     messages, choice = [parts.message] * bool(parts.message), ""
     novel: list[Any] = []
     growth = work.parameters.get("n_segments"), work.parameters.get("grow", False)

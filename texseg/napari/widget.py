@@ -38,19 +38,15 @@ _LEAST_NAME = 14  # letters of a layer that a drop-down shows
 class SegmentList(QWidget):
     """Segments with their colours and names; ticked ones are merged or split."""
 
-    merge_requested = Signal(list)  # labels
-    split_requested = Signal(int)  # label
-    named = Signal(int, str)  # label, name
-
-    def __init__(self) -> None:
+    def __init__(self, merge: Any, split: Any, rename: Any) -> None:
         super().__init__()
         self.rows = QtWidgets.QListWidget()
         self.rows.setStyleSheet(_BOXES)
         self.rows.setToolTip("Tick segments here or click on them in the image; double-click to name one")
-        merge, split = self.merge_requested, self.split_requested
-        self.merge = _button("Merge", lambda: merge.emit(self.ticked()), "Join the ticked segments into one")
+        self.merge = _button("Merge", lambda: merge(self.ticked()), "Join the ticked segments into one")
         split_help = "Divide the ticked segment in two, or undo its merge"
-        self.split = _button("Split", lambda: split.emit(self.ticked()[0]), split_help)
+        self.split = _button("Split", lambda: split(self.ticked()[0]), split_help)
+        self._rename = rename
         layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.rows)
@@ -89,7 +85,7 @@ class SegmentList(QWidget):
         name = item.text().strip()
         name = "" if name == f"segment {label}" else name
         if name != self._names[label - 1]:
-            self.named.emit(label, name)
+            self._rename(label, name)
         self._enable()
 
     def _enable(self) -> None:
@@ -129,9 +125,6 @@ class SegmentWidget(QWidget):
         self.image.currentIndexChanged.connect(self._choose_image)
         self.slider.valueChanged.connect(self._show_level)
         self.seeds.currentIndexChanged.connect(self._show_state)
-        self.segments.merge_requested.connect(self.merge)
-        self.segments.split_requested.connect(self.split)
-        self.segments.named.connect(self.rename)
         layers = napari_viewer.layers
         layers.events.inserted.connect(self._follow_layers)
         layers.events.removed.connect(self._follow_layers)
@@ -166,7 +159,7 @@ class SegmentWidget(QWidget):
         self.progress = QtWidgets.QProgressBar(minimum=0, maximum=100)
         self.slider = QtWidgets.QSlider(Qt.Orientation.Horizontal)
         self.shown = QtWidgets.QLabel("")
-        self.segments = SegmentList()
+        self.segments = SegmentList(self.merge, self.split, self.rename)
         self._form = form = QtWidgets.QFormLayout(self)
         seeds = _side_by_side(self.seeds, self.new_seeds, self.refit_button)
         ways = "Segment the plane shown, all with one model, or a volume: by textures in planes or in space"
