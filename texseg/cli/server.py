@@ -17,16 +17,12 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import cv2
-import numpy as np
-from numpy.typing import NDArray
-
 import texseg
 from texseg.cli.session import FITTED, Session, Window, numbered
 from texseg.io.regions import palette
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, Parameter
 from texseg.report.pages import filled, part_of, script_json, terms
-from texseg.report.pictures import reduced_labels
+from texseg.report.pictures import encoded, reduced_labels
 
 _TILE = 512  # pixels of a picture of a part of an image
 _MOST_STEP, _WANTED_STEP = 2**8, 2**3  # pixels for one of it; up to so many, its labels are made next
@@ -147,13 +143,13 @@ class _Handler(BaseHTTPRequestHandler):
             step = 2 ** int(found[3])
             window, shape = _part_of(picture.shape, step, int(found[4]), int(found[5]))
         if found[1] == "picture":
-            return _encoded(".jpg", picture.picture(window, shape)), "image/jpeg"
+            return encoded(picture.picture(window, shape), "jpeg", quality=90), "image/jpeg"
         if labels is None:
             raise Refused(404, "not known yet")
         if picture.is_large and window and step <= _WANTED_STEP:
             session.want(image, window)
         small = labels[window][::step, ::step] if window else reduced_labels(labels, shape)
-        return _encoded(".png", small), "image/png"
+        return encoded(small, "png", optimize=False, compress_level=1), "image/png"
 
     def _post(self, path: str, query: dict[str, str]) -> tuple[bytes, str]:
         length = self.headers.get("Content-Length", "")
@@ -261,9 +257,3 @@ def _told(row: Parameter) -> dict[str, Any]:
         return {**told, "choices": choices}
     usual = row.default if row.presets is None else row.presets[0]
     return {**told, "min": row.limits[0], "usual": str(usual), "none": row.default}
-
-
-def _encoded(kind: str, picture: NDArray[Any]) -> bytes:
-    ordered = np.ascontiguousarray(picture[..., ::-1] if picture.ndim == 3 else picture, np.uint8)
-    options = [cv2.IMWRITE_JPEG_QUALITY, 90] if kind == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 1]
-    return cv2.imencode(kind, ordered, options)[1].tobytes()

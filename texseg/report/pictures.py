@@ -58,15 +58,15 @@ def crop_uri(picture: NDArray[np.uint8], place: list[int]) -> str:
         max(0, min(n - CROP_SIDE, middle - CROP_SIDE // 2))
         for middle, n in zip(place, picture.shape[:2], strict=True)
     )
-    return _uri(_encoded(picture[top : top + CROP_SIDE, left : left + CROP_SIDE], "jpeg"), "jpeg")
+    return _uri(encoded(picture[top : top + CROP_SIDE, left : left + CROP_SIDE], "jpeg"), "jpeg")
 
 
 def picture_uri(picture: NDArray[np.uint8]) -> str:
     """Picture (H, W, 3), lossless if that is small enough, else as JPEG."""
     grey = bool((picture == picture[..., :1]).all())
     values = picture[..., 0] if grey else picture
-    content = _encoded(values, "png")
-    return _uri(content) if len(content) <= _LARGEST_PNG else _uri(_encoded(values, "jpeg"), "jpeg")
+    content = encoded(values, "png")
+    return _uri(content) if len(content) <= _LARGEST_PNG else _uri(encoded(values, "jpeg"), "jpeg")
 
 
 def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
@@ -75,7 +75,7 @@ def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
     for side in _DETAILED_SIDES:
         larger = shown_shape(full, side)
         if larger > shape:
-            content = _encoded(reduced(picture, larger), "jpeg")
+            content = encoded(reduced(picture, larger), "jpeg")
             if len(content) <= _LARGEST_DETAIL:
                 return _uri(content, "jpeg")
     return picture_uri(reduced(picture, shape))
@@ -83,19 +83,21 @@ def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
 
 def labels_uri(labels: NDArray[np.integer]) -> str:
     """Label image, or planes below each other, as a grey PNG; the value of a pixel is its label."""
-    return _uri(_encoded(labels.reshape(-1, labels.shape[-1]).astype(np.uint8), "png"))
+    return _uri(encoded(labels.reshape(-1, labels.shape[-1]).astype(np.uint8), "png"))
 
 
 def confidence_uri(confidence: NDArray[np.floating]) -> str:
     """Confidence (H, W), or planes below each other, 0 to 1, as a grey PNG from 0 to 255."""
     flat = confidence.reshape(-1, confidence.shape[-1])
     steps = np.rint(np.clip(flat, 0, 1) * (255 / _CONFIDENCE_STEP)) * _CONFIDENCE_STEP
-    return _uri(_encoded(np.minimum(steps, 255).astype(np.uint8), "png"))
+    return _uri(encoded(np.minimum(steps, 255).astype(np.uint8), "png"))
 
 
-def _encoded(values: NDArray[np.uint8], kind: str) -> bytes:
+def encoded(values: NDArray[np.uint8], kind: str, **options: Any) -> bytes:
+    """Content of a file of some kind with a picture (H, W) or (H, W, 3); as small as can be by default."""
     buffer = BytesIO()
-    Image.fromarray(values).save(buffer, kind, optimize=kind == "png", quality=_JPEG_QUALITY)
+    options = {"optimize": kind == "png", "quality": _JPEG_QUALITY, **options}
+    Image.fromarray(values).save(buffer, kind, **options)
     return buffer.getvalue()
 
 
