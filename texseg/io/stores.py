@@ -25,8 +25,7 @@ _METADATA_BYTES = 2**22
 _MOST_LEVELS = 64
 _LARGEST_CHUNK = 2**28  # bytes, unpacked
 _FEW_CHUNKS, _CHUNK_PIXELS = 2**16, 1024  # beyond so many, they hold so many values on average
-_TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
-_OLD_TYPES = re.compile(r"[<>|][buif][1248]")
+_TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|[<>|][buif][1248]")
 _CODECS = ("blosc", "crc32c", "gzip", "lz4", "zlib", "zstd")
 _MISSING = 2**64 - 1  # in the index of a shard
 
@@ -94,7 +93,13 @@ def _metadata(folder: Path) -> dict[str, Any]:
 def _array(folder: Path, meta: dict[str, Any]) -> _Array:
     """Parse the metadata of an array, and refuse one that is not an image or costs more than an image."""
     try:
-        found = _parsed(folder, meta if meta.get("zarr_format") == 3 else _as_version_3(meta))
+        found = (_of_version_3 if meta.get("zarr_format") == 3 else _of_version_2)(folder, meta)
+        if found.separator not in ("/", "."):
+            raise ValueError(found.separator)
+        for codec in found.codecs:
+            if codec not in _CODECS:
+                known = ", ".join(_CODECS)
+                raise MalformedFileError(f"zarr codec {str(codec)[:40]!r} is not read, only {known}")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise MalformedFileError(f"invalid metadata of the zarr array ({repr(error)[:80]})") from error
     shape, chunk, file = found.shape, found.chunk, found.file
@@ -115,39 +120,23 @@ def _array(folder: Path, meta: dict[str, Any]) -> _Array:
     return found
 
 
-def _as_version_3(meta: dict[str, Any]) -> dict[str, Any]:
-    """Metadata of version 2 in the words of version 3."""
+def _of_version_2(folder: Path, meta: dict[str, Any]) -> _Array:
     if meta.get("filters"):
         raise MalformedFileError("zarr filters are not read; save the array without them")
-    _check_type(meta["dtype"], _OLD_TYPES)
-    endian = {"endian": "big" if meta["dtype"].startswith(">") else "little"}
-    codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": endian}]
-    if meta.get("order") == "F":
-        order = {"order": list(range(len(meta["shape"])))[::-1]}
-        codecs.insert(0, {"name": "transpose", "configuration": order})
-    if meta.get("compressor") is not None:
-        codecs.append({"name": meta["compressor"]["id"]})
-    separator = {"separator": meta.get("dimension_separator", ".")}
-    return {
-        "shape": meta["shape"],
-        "data_type": np.dtype(meta["dtype"]).name,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": meta["chunks"]}},
-        "chunk_key_encoding": {"name": "v2", "configuration": separator},
-        "codecs": codecs,
-    }
+    shape, chunk, packed = _sides(meta["shape"]), _sides(meta["chunks"]), meta.get("compressor")
+    codecs = [] if packed is None else [packed["id"]]
+    separator, order = meta.get("dimension_separator", "."), tuple(range(len(shape)))
+    order = order[::-1] if meta.get("order") == "F" else order
+    return _Array(folder, shape, _dtype(meta["dtype"]), chunk, chunk, "", separator, codecs, order, None)
 
 
-def _parsed(folder: Path, meta: dict[str, Any]) -> _Array:
-    """Parse metadata of version 3."""
+def _of_version_3(folder: Path, meta: dict[str, Any]) -> _Array:
     shape, file = _sides(meta["shape"]), _sides(meta["chunk_grid"]["configuration"]["chunk_shape"])
-    _check_type(meta["data_type"], _TYPES)
+    dtype, encoding, codecs = _dtype(meta["data_type"]), meta["chunk_key_encoding"], meta["codecs"]
     if meta["chunk_grid"]["name"] != "regular" or meta.get("storage_transformers"):
         raise MalformedFileError("zarr arrays with irregular chunks or transformed storage are not read")
-    encoding, codecs = meta["chunk_key_encoding"], meta["codecs"]
     is_old = encoding["name"] == "v2"
     separator = encoding.get("configuration", {}).get("separator", "." if is_old else "/")
-    if separator not in ("/", "."):
-        raise ValueError(separator)
     chunk, index, order = file, None, tuple(range(len(shape)))
     if codecs[0]["name"] == "sharding_indexed":
         shard = codecs[0]["configuration"]
@@ -158,22 +147,18 @@ def _parsed(folder: Path, meta: dict[str, Any]) -> _Array:
         chunk, codecs = _sides(shard["chunk_shape"]), shard["codecs"]
     if codecs[0]["name"] == "transpose":
         order, codecs = _sides(codecs[0]["configuration"]["order"]), codecs[1:]
-    first, *packed = codecs
-    for codec in packed if first["name"] == "bytes" else codecs:
-        if codec["name"] not in _CODECS:
-            known = ", ".join(_CODECS)
-            raise MalformedFileError(f"zarr codec {str(codec['name'])[:40]!r} is not read, only {known}")
-    big = first.get("configuration", {}).get("endian") == "big"
-    dtype = np.dtype(meta["data_type"]).newbyteorder(">" if big else "<")
-    unpacked_by = [codec["name"] for codec in packed][::-1]
-    prefix = "" if is_old else "c" + separator
-    return _Array(folder, shape, dtype, chunk, file, prefix, separator, unpacked_by, order, index)
+    if codecs[0]["name"] == "bytes":
+        first, *codecs = codecs
+        dtype = dtype.newbyteorder(">" if first.get("configuration", {}).get("endian") == "big" else "<")
+    names, prefix = [codec["name"] for codec in codecs][::-1], "" if is_old else "c" + separator
+    return _Array(folder, shape, dtype, chunk, file, prefix, separator, names, order, index)
 
 
-def _check_type(name: Any, known: re.Pattern[str]) -> None:
-    if not isinstance(name, str) or not known.fullmatch(name):
+def _dtype(name: Any) -> np.dtype:
+    if not isinstance(name, str) or not _TYPES.fullmatch(name):
         wanted = "expected real numbers or booleans"
         raise UnsuitableImageError(f"array of dtype {name!r:.40} is not an image; {wanted}")
+    return np.dtype(name)
 
 
 def _sides(values: Any) -> tuple[int, ...]:
