@@ -3,7 +3,7 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,6 +87,7 @@ class Stored(ABC):
     header: Header
     first_page = 0  # number of the first page of this image, in a file of several images
     levels: tuple[tuple[int, int], ...] = ()  # rows and columns of each level of a pyramid, the largest first
+    decoded: tuple[int, NDArray] | None = None  # a page that is kept for further windows
 
     def check(self) -> None:
         """Refuse what the file cannot hold, before it is decoded; of most formats, the header tells."""
@@ -101,8 +102,8 @@ class Stored(ABC):
         return None
 
     @abstractmethod
-    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Return what reads windows of one page, channels last; `axes` names the axes of the stored image."""
+    def read(self, window: Window, axes: str, page: int, level: int) -> Decoded:
+        """Read a window of one page, channels last; `axes` names the axes of the stored image."""
 
 
 def both(first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:

@@ -10,9 +10,8 @@ import struct
 import warnings
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -83,23 +82,18 @@ class Picture(Stored):
         """Why the file cannot be read in parts."""
         return f"{self.format} files can only be read whole; convert it to a tiled TIFF"
 
-    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Read windows of a page, which is decoded once; pixels of alpha 0 are not opaque."""
-
-        @cache
-        def whole() -> NDArray:
-            pixels = self._decode(page)
-            if pixels.shape[:2] != (self.header.height, self.header.width):
+    def read(self, window: Window, axes: str, page: int, level: int) -> Decoded:
+        """Read a window of a page; pixels of alpha 0 are not opaque."""
+        kept = self.decoded
+        if kept is None or kept[0] != page:
+            kept = page, self._decode(page)
+            if kept[1].shape[:2] != (self.header.height, self.header.width):
                 raise MalformedFileError(WRONG_SIZE)
-            return pixels
-
-        def read(window: Window) -> Decoded:
-            pixels, n_channels = whole()[window], self.header.n_channels
-            if not self.header.has_alpha or pixels.shape[2:] != (n_channels + 1,):
-                return Decoded(pixels)
-            return Decoded(pixels[..., 0] if n_channels == 1 else pixels[..., :-1], pixels[..., -1] != 0)
-
-        return read
+            self.decoded = kept
+        pixels, n_channels = kept[1][window], self.header.n_channels
+        if not self.header.has_alpha or pixels.shape[2:] != (n_channels + 1,):
+            return Decoded(pixels)
+        return Decoded(pixels[..., 0] if n_channels == 1 else pixels[..., :-1], pixels[..., -1] != 0)
 
 
 def _check_strict(format: str) -> None:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from importlib.util import find_spec
@@ -18,15 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.files import (
-    MalformedFileError,
-    UnsuitableImageError,
-    format_of,
-    is_special,
-    open_regular,
-    refusal,
-    side_text,
-)
+from texseg.io.files import MalformedFileError, UnsuitableImageError, format_of, open_regular, side_text
 from texseg.io.geo import georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
 from texseg.io.regions import PixelSize
@@ -38,16 +30,11 @@ class ArrayStored(Stored):
     def __init__(self, array: NDArray, header: Header) -> None:
         self.header, self._array = header, array
 
-    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Read windows of one page, channels last."""
-        letters = axes.replace("P", "")
-
-        def read(window: Window) -> Decoded:
-            fixed: dict[str, Any] = {"Y": window[0], "X": window[1], "C": slice(None), "P": page}
-            pixels = np.array(self._array[tuple(fixed[axis] for axis in axes)], dtype=self.header.dtype)
-            return Decoded(np.moveaxis(pixels, letters.index("C"), -1) if "C" in letters else pixels)
-
-        return read
+    def read(self, window: Window, axes: str, page: int, level: int) -> Decoded:
+        """Read a window of one page, channels last."""
+        fixed: dict[str, Any] = {"Y": window[0], "X": window[1], "C": slice(None), "P": page}
+        pixels = np.array(self._array[tuple(fixed[axis] for axis in axes)], dtype=self.header.dtype)
+        return Decoded(np.moveaxis(pixels, axes.replace("P", "").index("C"), -1) if "C" in axes else pixels)
 
 
 def open_npy(path: Path) -> ArrayStored:
@@ -153,14 +140,10 @@ class RasterStored(Stored):
         geo = None if t.is_identity else georeference_of(t, str(raster.crs or ""))
         self.header = Header(raster.driver, shape, axes, np.dtype(raster.dtypes[0]), geo=geo, **values)
 
-    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Read windows, channels last."""
-
-        def read(window: Window) -> Decoded:
-            pixels = np.moveaxis(self._raster.read(window=window), 0, -1)
-            return Decoded(pixels if "C" in axes else pixels[..., 0])
-
-        return read
+    def read(self, window: Window, axes: str, page: int, level: int) -> Decoded:
+        """Read a window, channels last."""
+        pixels = np.moveaxis(self._raster.read(window=window), 0, -1)
+        return Decoded(pixels if "C" in axes else pixels[..., 0])
 
 
 def find_header(image: Path) -> bool:
@@ -181,7 +164,7 @@ def _opened(path: Path, drivers: Sequence[str]) -> Any:
 
     with os.scandir(path.parent) as entries:  # GDAL waits for a pipe that belongs to the image
         for other in entries:
-            if not other.is_file() and is_special(other):
+            if os.path.exists(other) and not (other.is_file() or other.is_dir()):
                 raise UnsuitableImageError(f"{other.name} next to it is a device or a pipe; move it away")
     try:
         # the header of an ENVI image is a file next to it
@@ -195,19 +178,19 @@ def _opened(path: Path, drivers: Sequence[str]) -> Any:
         raise UnsuitableImageError(f"neither texseg nor GDAL can read it ({error})") from error
 
 
-def open_by_extras(path: Path, start: bytes, files: ExitStack) -> Stored:
-    """Open what GDAL or ITK reads, where they are installed; else say what the file is."""
+def open_by_extras(path: Path, start: bytes, files: ExitStack) -> Stored | None:
+    """Open what GDAL or ITK reads, where they are installed; None if it is something else."""
     arrays, has_gdal = format_of(start, "arrays"), find_spec("rasterio") is not None
     if find_header(path):
         if not has_gdal:
             raise MalformedFileError("ENVI images need rasterio (pip install 'texseg[geo]')")
         return RasterStored(path, files, ["ENVI"])
     if has_gdal:
-        with suppress(UnsuitableImageError):  # said below what it is instead
+        with suppress(UnsuitableImageError):  # what it is instead is said
             return _open_hierarchical(arrays, path, files) if arrays else RasterStored(path, files)
     if find_spec("SimpleITK") is not None and (itk := itk_format(path)):
         return ItkStored(path, itk)
-    raise refusal(start)
+    return None
 
 
 def _open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored:

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -36,9 +36,10 @@ from texseg.io.files import (
     open_regular,
     path_of,
     reason_of,
+    refusal,
 )
 from texseg.io.geo import Georeference
-from texseg.io.header import Decoded, Header, Stored, Window, both, data_pixels, with_sidecars
+from texseg.io.header import Header, Stored, Window, both, data_pixels, with_sidecars
 from texseg.io.pictures import open_picture
 from texseg.io.regions import PixelSize
 from texseg.io.stores import is_store, open_zarr
@@ -187,12 +188,6 @@ class Source(AbstractContextManager["Source"]):
             if self._mask.shape != self.shape:
                 raise UnsuitableImageError(f"mask shape {self._mask.shape} does not match image {self.shape}")
 
-    @cached_property
-    def _read(self) -> Callable[[Window], Decoded]:
-        if self._level and self.only_whole:
-            raise UnsuitableImageError(self.only_whole)
-        return self._stored.windows(self.header.axes, self._page, self._level)
-
     @property
     def only_whole(self) -> str:
         """Why the file cannot be read by windows; empty if it can."""
@@ -210,8 +205,10 @@ class Source(AbstractContextManager["Source"]):
         stored = _stored_window(window, self.shape, self.header.orientation)
         n_bands = (self.header.n_channels,) if "C" in self.header.axes else ()
         with failures_named(self._path):
+            if self._level and self.only_whole:
+                raise UnsuitableImageError(self.only_whole)
             with self._lock:
-                pixels, opaque, valid = self._read(stored)
+                pixels, opaque, valid = self._stored.read(stored, self.header.axes, self._page, self._level)
             if pixels.shape != (*(part.stop - part.start for part in stored), *n_bands):
                 raise MalformedFileError(WRONG_SIZE)
             if not reading.ignore_alpha:
@@ -388,7 +385,9 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
     stream = files.enter_context(open_regular(path))
     start = stream.read(SNIFF_BYTES)
     if not (format := format_of(start, "image")):
-        return raster.open_by_extras(path, start, files)
+        if (stored := raster.open_by_extras(path, start, files)) is None:
+            raise refusal(start)
+        return stored
     size = os.fstat(stream.fileno()).st_size
     stream.seek(0)
     if format == "TIFF":
@@ -585,8 +584,7 @@ class Volume:
         images, within = [], None if window is None else window[1:]
         for plane in self.planes[window[0] if window else slice(None)]:
             images.append(plane.read(within))
-            if plane.only_whole:
-                vars(plane).pop("_read", None)  # which keeps what it has decoded
+            plane._stored.decoded = None
         masks = [np.ones(image.shape, bool) if image.mask is None else image.mask for image in images]
         mask = None if all(image.mask is None for image in images) else np.stack(masks)
         notes = tuple(dict.fromkeys(note for image in images for note in image.notes))

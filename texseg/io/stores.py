@@ -9,7 +9,7 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -193,33 +193,27 @@ class ZarrStored(Stored):
         dtype, notes = arrays[0].dtype.newbyteorder("="), (note,) if missing > 0 else ()
         self.header = Header("zarr", shape, axes, dtype, notes=notes)
 
-    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Read windows of one page, channels last; chunks that are missing are not valid."""
+    def read(self, window: Window, axes: str, page: int, level: int) -> Decoded:
+        """Read a window of one page, channels last; chunks that are missing are not valid."""
         array, letters = self._arrays[level], axes.replace("P", "").replace("1", "")
-
-        def read(window: Window) -> Decoded:
-            fixed = {"Y": window[0], "X": window[1], "P": slice(page, page + 1), "1": slice(0, 1)}
-            box = [fixed.get(axis, slice(0, n)) for axis, n in zip(axes, array.shape, strict=True)]
-            values = np.zeros([part.stop - part.start for part in box], array.dtype.newbyteorder("="))
-            there, pairs = np.ones(values.shape, bool), list(zip(box, array.chunk, strict=True))
-            for place in itertools.product(*(range(b.start // n, -(-b.stop // n)) for b, n in pairs)):
-                chunk, corner = _chunk(array, place), np.multiply(place, array.chunk).tolist()
-                ends = [
-                    (max(b.start, c), min(b.stop, c + n)) for (b, n), c in zip(pairs, corner, strict=True)
-                ]
-                inside = tuple(slice(s - b.start, e - b.start) for (s, e), b in zip(ends, box, strict=True))
-                taken = tuple(slice(s - c, e - c) for (s, e), c in zip(ends, corner, strict=True))
-                there[inside] = chunk is not None
-                if chunk is not None:
-                    values[inside] = chunk[taken]
-            dropped = tuple(i for i, axis in enumerate(axes) if axis in "P1")
-            values, there = values.squeeze(dropped), there.squeeze(dropped)
-            if "C" in letters:
-                values = np.moveaxis(values, letters.index("C"), -1)
-                there = np.logical_and.reduce(there, axis=letters.index("C"))
-            return Decoded(values, None, None if there.all() else there)
-
-        return read
+        fixed = {"Y": window[0], "X": window[1], "P": slice(page, page + 1), "1": slice(0, 1)}
+        box = [fixed.get(axis, slice(0, n)) for axis, n in zip(axes, array.shape, strict=True)]
+        values = np.zeros([part.stop - part.start for part in box], array.dtype.newbyteorder("="))
+        there, pairs = np.ones(values.shape, bool), list(zip(box, array.chunk, strict=True))
+        for place in itertools.product(*(range(b.start // n, -(-b.stop // n)) for b, n in pairs)):
+            chunk, corner = _chunk(array, place), np.multiply(place, array.chunk).tolist()
+            ends = [(max(b.start, c), min(b.stop, c + n)) for (b, n), c in zip(pairs, corner, strict=True)]
+            inside = tuple(slice(s - b.start, e - b.start) for (s, e), b in zip(ends, box, strict=True))
+            taken = tuple(slice(s - c, e - c) for (s, e), c in zip(ends, corner, strict=True))
+            there[inside] = chunk is not None
+            if chunk is not None:
+                values[inside] = chunk[taken]
+        dropped = tuple(i for i, axis in enumerate(axes) if axis in "P1")
+        values, there = values.squeeze(dropped), there.squeeze(dropped)
+        if "C" in letters:
+            values = np.moveaxis(values, letters.index("C"), -1)
+            there = np.logical_and.reduce(there, axis=letters.index("C"))
+        return Decoded(values, None, None if there.all() else there)
 
 
 def _n_files(store: Path, array: _Array) -> int:

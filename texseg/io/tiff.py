@@ -13,7 +13,7 @@ import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
@@ -90,6 +90,7 @@ class TiffSource(Stored):
         self._stream, self._file_size, self._lock = stream, file_size, threading.Lock()
         stored_bytes = check_page_chain(stream, file_size)
         stream.seek(0)
+        self._reader = cache(self._reader_of)
         file = TiffFile(stream, _multifile=False)
         check_description(file.pages.first, stored_bytes)
         self._series, others, self.first_page = _choose_series(file, page)
@@ -182,8 +183,11 @@ class TiffSource(Stored):
         said = f"its pixels are compressed in pieces of {rows * columns / 1e6:.0f} Mpx"
         return f"{said} and can only be read whole; convert it to a tiled TIFF"
 
-    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Read windows of one page, channels last, colours expanded; missing tiles are invalid."""
+    def read(self, window: Window, axes: str, page: int, level: int) -> Decoded:
+        """Read a window of one page, channels last, colours expanded; missing tiles are invalid."""
+        return self._reader(axes, page, level)(window)
+
+    def _reader_of(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         series = self._series.levels[level]
         planes, leading = self._planes_of(series, page if "P" in axes else None)
         letters = self._stored_axes.replace("P", "" if "P" in axes else "C")
