@@ -5,7 +5,7 @@ import os
 from texseg.cli.outputs import Outcome
 
 
-def process(item, work):
+def process(item, work, n_jobs):
     if item.path.stem == "deadly":
         os._exit(9)
     return Outcome(item.path, "done")

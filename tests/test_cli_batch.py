@@ -608,7 +608,7 @@ class _PoolThatBreaks:
     def __init__(self):
         self.n_tasks = 0
 
-    def submit(self, function, n_threads, process, item, work):
+    def submit(self, process, item, work, n_threads):
         from concurrent.futures import Future
 
         future = Future()

@@ -8,11 +8,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -30,8 +30,6 @@ from texseg.threads import crew_of, one_blas_thread
 
 if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
-
-T = TypeVar("T")
 
 _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
@@ -181,13 +179,8 @@ def run(
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of each input when it is known; `n_jobs` None: one by one, each by all processors."""
     if n_jobs is None or n_jobs == 1 or len(items) < 2:
-        return (_with_crew(n_jobs, process, item, work, callback) for item in items)
+        return (process(item, work, n_jobs, callback) for item in items)
     return _side_by_side(items, work, n_jobs)
-
-
-def _with_crew(n_jobs: int | None, function: Callable[..., T], *arguments: Any) -> T:
-    with crew_of(n_jobs):
-        return function(*arguments)
 
 
 def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[Outcome, None, None]:
@@ -198,13 +191,13 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
         pools = [_pool(n_threads) for _ in range(n_processes)]
     except (OSError, ImportError, NotImplementedError) as error:  # as without a writable /dev/shm
         say(f"note: processing images one after the other, in one process ({reason_of(error)})", err=True)
-        yield from (_with_crew(n_jobs, process, item, work) for item in items)
+        yield from (process(item, work, n_jobs) for item in items)
         return
 
     def in_a_process(item: Input) -> Outcome:
         pool = pools.pop()
         try:
-            return pool.submit(_with_crew, n_threads, process, item, work).result()
+            return pool.submit(process, item, work, n_threads).result()
         except BrokenExecutor:
             pool = _pool(n_threads)
             return Outcome(item.path, "failed", _CRASHED)

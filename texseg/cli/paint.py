@@ -122,7 +122,7 @@ def _save(
         model.save(maps[-1])
         words = ["apply", str(maps[-1]), *chain(*(given[name] for name in given.keys() - _OF_A_FIT)), *flags]
         commands.append(("What was learned, on these or other images:", _command(words, folder, items)))
-    outcome = process(item, work, session.follow)
+    outcome = process(item, work, callback=session.follow)
     if outcome.status == "failed":
         raise ValueError(outcome.reason)
     files = [shown(path.relative_to(folder)) for path in (*maps, *outcome.outputs)]

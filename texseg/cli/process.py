@@ -37,7 +37,7 @@ from texseg.method.blocks import BlockPlan
 from texseg.method.edits import Edits
 from texseg.method.scenes import FourthBandWarning, LogarithmWarning
 from texseg.progress import Phases, Progress, expected_memory, free_memory
-from texseg.threads import crew_size
+from texseg.threads import crew_of, crew_size
 
 if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
@@ -89,10 +89,10 @@ class Work:
         return (*(() if model is None else model.names_), *["unknown"] * self.unknown)
 
 
-def process(item: Input, work: Work, callback: Any = None) -> Outcome:
-    """Read, label and write one input; any failure becomes part of the outcome."""
+def process(item: Input, work: Work, n_jobs: int | None = None, callback: Any = None) -> Outcome:
+    """Read, label and write one input by some threads; any failure becomes part of the outcome."""
     start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
+    with crew_of(n_jobs), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             outcome = _process(item, work, callback)
@@ -100,7 +100,7 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
             reason, parts = reason_of(error, item.path), str(parts_of(item, work.writing.folder))
             if isinstance(error, FileNotFoundError) and str(error.filename).startswith(parts):
                 if not work.skip_existing:  # its results may be those that were to be made
-                    return process(item, replace(work, skip_existing=True), callback)
+                    return process(item, replace(work, skip_existing=True), n_jobs, callback)
                 reason = _LOST
             outcome = Outcome(item.path, "failed", reason)
     messages = tuple(dict.fromkeys((*outcome.messages, *_said(caught))))
