@@ -3,8 +3,11 @@
 Heavy modules are imported inside the verbs, so that ``texseg --help`` answers at once.
 """
 
+import json
+import logging
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -31,8 +34,6 @@ def main() -> None:
     Exit codes: 0 success, 1 an input failed, 2 the command was not understood, 130 interrupted by Ctrl-C (but
     0 from texseg open, which is meant to end so), 129 and more ended by another signal.
     """
-    import logging
-
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # its findings are part of our error messages
 
 
@@ -225,8 +226,6 @@ def score(**options: Any) -> None:
     at 1: co, share of right pixels; ari, adjusted Rand index; covering, overlap of each region of the TRUTH
     with the best segment; boundary_f, F measure of the borders.
     """
-    import json
-
     from texseg.cli.scores import compare, show
 
     names = ("labels", "truth", "names", "ignore_label", "tolerance")
@@ -251,8 +250,6 @@ def info(**options: Any) -> None:
 
     seconds are those that one processor needs to find the labels; tables, pictures and reports come on top.
     """
-    import json
-
     from texseg.cli.inputs import describe, reading_of
 
     n_failed, about = 0, (options["n_segments"], options["preset"], reading_of(options), options["crops"])
@@ -316,9 +313,6 @@ def match(models: Sequence[Path], limit: float, as_json: bool) -> None:
     For each segment of each model: its number among all, the distance to the nearest texture of the models
     before (0 is equal, 1 as far as any two), or 'none' where no model before has the texture, and its name.
     """
-    import json
-    import warnings
-
     from texseg.method.matching import match_textures
     from texseg.segmenter import Segmenter
 

@@ -11,10 +11,13 @@ import warnings
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
 from contextlib import closing
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+import cv2
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from texseg.cli.inputs import Input, ReadOptions, open_scenes
 from texseg.cli.outputs import Outcome, number_in_words
@@ -26,10 +29,8 @@ from texseg.io.read import Image
 from texseg.io.regions import csv_text
 from texseg.method.sampling import crop_count, read_crops
 from texseg.progress import ProgressBar
+from texseg.segmenter import Segmenter
 from texseg.threads import crew_of, one_blas_thread
-
-if TYPE_CHECKING:
-    from texseg.segmenter import Segmenter
 
 _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
@@ -113,7 +114,7 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
 
 def fit_shared(
     items: Sequence[Input], reading: ReadOptions, parameters: Any, quiet: bool, n_jobs: int | None = None
-) -> "Segmenter":
+) -> Segmenter:
     """Fit one model to an even sample of the inputs, and print what it says."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
@@ -226,16 +227,12 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
 def _pool(n_threads: int) -> Any:
     """Return a fresh process, not a fork: a fork of a process with threads may hang."""
     from concurrent.futures import ProcessPoolExecutor  # slow to import
-    from multiprocessing import get_context
 
     return ProcessPoolExecutor(1, get_context("spawn"), _begin_worker, (n_threads,))
 
 
 def _begin_worker(n_threads: int) -> None:
     """Set up a new worker: its processors, signals it ignores, and that it never outlives its parent."""
-    import cv2
-    from threadpoolctl import threadpool_limits
-
     for number in _OF_THE_MAIN_PROCESS:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -244,8 +241,6 @@ def _begin_worker(n_threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    from multiprocessing import parent_process
-
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -260,8 +255,6 @@ def _be_unheard_by_workers() -> None:
 
 def _end_workers(folders: Iterable[Path]) -> None:
     """End all workers, first by asking them, and remove what they have not finished in some folders."""
-    from multiprocessing import active_children
-
     workers = active_children()
     for worker in workers:
         worker.terminate()

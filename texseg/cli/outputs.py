@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import click
 import numpy as np
@@ -30,11 +30,7 @@ from texseg.io.polygons import Outlines, collection, content_of
 from texseg.io.read import Source
 from texseg.io.regions import PIXELS, REGION_FIELDS, SEGMENT_FIELDS, Labels, PixelSize, Row, Tally, csv_text
 from texseg.io.write import Layout, write_overlay, write_rows
-
-if TYPE_CHECKING:
-    from texseg.method.number import Selection
-    from texseg.report import ReportEntry
-    from texseg.segmenter import Segmenter
+from texseg.segmenter import Segmenter
 
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
@@ -238,7 +234,7 @@ class Outcome(NamedTuple):
     choice: str = ""  # how the number was chosen, in words; empty where it was given
     outputs: tuple[Path, ...] = ()
     messages: tuple[str, ...] = ()  # notes and warnings, in words
-    report: ReportEntry | None = None
+    report: Any = None  # `texseg.report.ReportEntry`, if there is one
 
     @classmethod
     def earlier(cls, item: Input, planned: Files, made: Mapping[str, Any]) -> Self | None:
@@ -466,7 +462,7 @@ def _how_found(model: Segmenter | None, segments: Sequence[Row]) -> dict[str, An
 
 def number_in_words(model: Segmenter | None) -> str:
     """Say how likely the chosen number is, which others are likely, and how to get them."""
-    selection: Selection | None = getattr(model, "selection_", None)
+    selection = getattr(model, "selection_", None)
     if selection is None:
         return ""
     if selection.one_texture >= 0.5:  # which matters more than what the segments differ in

@@ -1,7 +1,5 @@
 """One image of a run: read it, label it as one block or many, write the results, and report the outcome."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools
@@ -14,7 +12,7 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import click
 import cv2
@@ -37,10 +35,8 @@ from texseg.method.blocks import BlockPlan
 from texseg.method.edits import Edits
 from texseg.method.scenes import FourthBandWarning, LogarithmWarning
 from texseg.progress import Phases, Progress, expected_memory, free_memory
+from texseg.segmenter import Segmenter
 from texseg.threads import crew_of, crew_size
-
-if TYPE_CHECKING:
-    from texseg.segmenter import Segmenter
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = {2: 256, 3: 48}  # of a block in pixels, by the axes along which textures extend
@@ -68,7 +64,7 @@ class Work:
     scheduler: str | None = None  # address of a dask scheduler, whose workers label blocks
 
     @classmethod
-    def of(cls, options: dict[str, Any], items: Sequence[Input], always: Sequence[str]) -> Work:
+    def of(cls, options: dict[str, Any], items: Sequence[Input], always: Sequence[str]) -> Self:
         """Pick what the options of a command say; what they say about writing is checked."""
         if options.get("scheduler") is not None and (options["page"] == "all" or is_volume(options)):
             raise click.UsageError("--scheduler labels an image by blocks, not all pages, volumes and series")
@@ -77,7 +73,7 @@ class Work:
         parameters = parameters_of(options) if "n_segments" in options else {}
         return cls(reading_of(options), Writing.of(options, items, always), parameters, **given)
 
-    def by(self, model: Segmenter) -> Work:
+    def by(self, model: Segmenter) -> Self:
         """Do the same by the textures of a model, which forgets the images that it was fitted to."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model"
@@ -281,8 +277,6 @@ def fit_model(
     sample: sampling.SceneSample | None = None,
 ) -> Segmenter:
     """Fit one model to an image, to several jointly, or to a sample of crops, and edit its segments."""
-    from texseg.segmenter import Segmenter
-
     edits = parameters.get("edits") or Edits()
     given = {
         name: value.in_pixels(name, images[0].pixel_size) if isinstance(value, Measured) else value

@@ -5,8 +5,6 @@ meanwhile it lies next to them under a hidden name, so that a later run knows th
 By the digests in it a later run knows what it may remove: what texseg wrote and nobody changed since.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io
@@ -17,7 +15,7 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +28,7 @@ from texseg.io.write import STEP, Layout, new_zarr
 from texseg.method.blocks import BlockPlan, BlockReading
 from texseg.method.labelling import Window
 from texseg.pixels.joining import BlockParts
-
-if TYPE_CHECKING:
-    from texseg.segmenter import Segmenter
+from texseg.segmenter import Segmenter
 
 _NO_MATTER = ("max_pixels", "memory", "mask", "seeds")  # decide whether results are made, or are files
 _PLAN, _MODEL, _SAMPLE = "plan.json", "model.texseg", "sample.json"
@@ -200,8 +196,6 @@ class PartsFolder:
 
     def model(self) -> tuple[Segmenter | None, dict[str, Any]]:
         """Return the model that was fitted before, if any, and what is recorded about its crops."""
-        from texseg.segmenter import Segmenter
-
         about = _read_json(self.folder / _SAMPLE)
         with contextlib.suppress(OSError, ValueError, TypeError):
             return Segmenter.load(self.folder / _MODEL), dict(about)
