@@ -350,6 +350,19 @@ class TestBatches:
         for name in ("a_confidence.png", "a_notes.txt", "b_polygons.geojson"):
             assert (out / name).read_text() == "mine"
 
+    @pytest.mark.parametrize("options", [("-k", 3), ("-k", 2, "--report-html")])
+    def test_what_was_edited_since_is_not_replaced(self, tmp_path, options):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        invoke("segment", folder, "-k", 3, "-o", out, "-q")
+        (out / "a_labels.png").write_bytes(b"corrected by hand")
+        before = contents(out)
+        said = invoke("segment", folder, *options, "-o", out, "-q", exit_code=1).stderr
+        assert f"{out / 'a_labels.png'} was changed since texseg wrote it, and was not replaced; move" in said
+        assert contents(out) == before
+        (out / "a_labels.png").unlink()
+        invoke("segment", folder, *options, "-o", out, "-q")
+        assert read_labels(out / "a_labels.png").max() == options[1]
+
     def test_a_run_that_is_ended_leaves_what_the_next_needs_to_know(self, tmp_path, monkeypatch):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
         invoke("segment", folder, "-k", 3, "-o", out, "-q", "--polygons")

@@ -487,6 +487,8 @@ class TestReport:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["scene_report.html", "scene_run.json"]
         run("report", scene_file, "-k", 4, "-o", tmp_path / "mine" / "page.html", "-q")
         assert [path.name for path in (tmp_path / "mine").iterdir()] == ["page.html"]
+        refused = run("report", scene_file, "-k", 4, "-o", tmp_path / "page.png", exit_code=2)
+        assert "-o names the folder for the results, or the page (.html); " in refused.stderr
         (tmp_path / "mine" / "notes.html").write_text("<!doctype html>mine")
         refused = run("report", scene_file, "-k", 4, "-o", tmp_path / "mine" / "notes.html", exit_code=2)
         assert "notes.html exists and is not a report of texseg; it was not replaced" in refused.stderr

@@ -79,7 +79,8 @@ class Writing:
             check_target(folder, "report")
             folder, page = folder.parent, folder
         if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
-            raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
+            one = ", or the page (.html)" if kinds <= {"report", "run"} else ""
+            raise click.UsageError(f"-o names the folder for the results{one}; {folder} looks like a file")
         _refuse_names_of_outputs(options, items, folder)
         check_folder(folder)
         if options["summary"] is not None:

@@ -66,6 +66,16 @@ def _beside(image: Path) -> list[Path]:
     return [file for file in dict.fromkeys(files) if file != image and file.is_file()]
 
 
+def refuse_edited(planned: Mapping[str, Collection[Path]]) -> None:
+    """Refuse, before any work, to replace results that somebody has changed since they were written."""
+    for record in planned.get("run", ()):
+        digests = _outputs_in(_read(record), record)
+        for path in (path for paths in planned.values() for path in paths):
+            if path.name in digests and digest_of(path) != digests[path.name]:
+                said = f"{shown(path)} was changed since texseg wrote it, and was not replaced"
+                raise FileExistsError(f"{said}; move it away, or choose another folder with -o")
+
+
 def replace_earlier(
     path: Path, input_path: Path, made: Mapping[str, Any], planned: Collection[Path]
 ) -> tuple[dict[str, Any], list[str]]:
