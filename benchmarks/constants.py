@@ -209,7 +209,7 @@ OTHERS: dict[str, dict[str, str]] = {
             "_CANDIDATES _SAID FEWEST_CROPS"
         ),
         "method.clusters": "_POOR _TOGETHER _FEWEST_APART",
-        "method.division": "_RARE _DOUBTFUL",
+        "method.division": "_RARE _LIKELY _DOUBTFUL",
     },
     "only with strokes, or only without additions": {
         "method.seeds": (

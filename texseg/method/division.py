@@ -24,7 +24,10 @@ from texseg.pixels.composites import label_sizes
 
 _RARE = 0.1  # of an image; a note tells of less that may be one more segment
 _CHANGED = 0.1  # share of the cells that must change their class for borders to be learned again
-_DOUBTFUL = -3.0  # logarithm of the odds from which on what may be a texture of a scene of crops is said
+_LIKELY = (
+    1.0  # logarithm of the odds from which on that is said; 0 came on half of the mosaics of 12 textures
+)
+_DOUBTFUL = -3.0  # the same of a scene, of which few crops are seen
 
 
 class Division(NamedTuple):
@@ -66,9 +69,8 @@ class Divider:
         else:
             self.tell("clusters")
             textures, classes = seeded_textures(search, scenes, features, n_classes)
-        by_texture = Division(
-            self._with_borders(search, scenes, textures), search, scenes, [], selection, classes
-        )
+        textures = self._with_borders(search, scenes, textures)
+        by_texture = Division(textures, search, scenes, [], selection, classes)
         by_texture = _labelled(by_texture, self.settings.min_size, partial(self.tell, "pixels"))
         division = self._by_cue(by_texture, n_classes)
         if rare and division.textures.features.has_filters:
@@ -78,16 +80,13 @@ class Divider:
     def _with_rare(
         self, search: Search, profiles: NDArray[np.floating]
     ) -> tuple[NDArray[np.floating], list[NDArray[np.bool_]]]:
-        """Let what is rare be textures, in place of a wrong split; in crops, also as more of them.
-
-        Also gives the cells (N,) of all else that may be a texture.
-        """
+        """Let rare textures replace wrong splits or, in crops, join; give the cells of what may be one."""
         s, K = self.settings, len(profiles)
         is_scene = s.n_axes == 2 and len(self.crops) >= FEWEST_CROPS
         if s.model != "acm" or s.smoothness == 0 or not (is_scene or K > 1):
             return profiles, []
         most = s.k_max if is_scene and s.n_segments is None and s.grow else K
-        crops, least = (self.crops, _DOUBTFUL) if is_scene else ((), 0.0 if s.n_segments else np.inf)
+        crops, least = (self.crops, _DOUBTFUL) if is_scene else ((), _LIKELY if s.n_segments else np.inf)
         profiles, taken, left = search.with_novelties(profiles, most, least, crops)
         if (number := len(profiles)) > K:
             warn(
