@@ -145,6 +145,7 @@ class SourceOptions:
 class Source(AbstractContextManager["Source"]):
     """An image file that is open, upright, made by :func:`open_source`. Several threads may read."""
 
+    role = ""  # what errors say of the file before its name
     too_large: ImageTooLargeError | None = None  # why it must not be read whole, if it must not
 
     def __init__(self, path: Path, stored: Stored, header: Header, page: int, reading: SourceOptions) -> None:
@@ -182,8 +183,7 @@ class Source(AbstractContextManager["Source"]):
         self._beside = None if beside is None else self._mask_beside(beside, shape)
         self._mask: Source | None = None
         if reading.mask is not None:
-            with _said_of_the_mask():
-                self._mask = open_source(reading.mask, max_pixels=reading.max_pixels)
+            self._mask = open_source(reading.mask, max_pixels=reading.max_pixels, role="mask ")
             self._files.enter_context(self._mask)
             if self._mask.shape != self.shape:
                 raise UnsuitableImageError(f"mask shape {self._mask.shape} does not match image {self.shape}")
@@ -204,7 +204,7 @@ class Source(AbstractContextManager["Source"]):
         window = window or (slice(0, self.shape[0]), slice(0, self.shape[1]))
         stored = _stored_window(window, self.shape, self.header.orientation)
         n_bands = (self.header.n_channels,) if "C" in self.header.axes else ()
-        with failures_named(self._path):
+        with failures_named(self._path, self.role):
             if self._level and self.only_whole:
                 raise UnsuitableImageError(self.only_whole)
             with self._lock:
@@ -226,8 +226,7 @@ class Source(AbstractContextManager["Source"]):
             pixels = np.ascontiguousarray(upright(pixels, self.header.orientation))
             valid = None if valid is None else np.ascontiguousarray(upright(valid, self.header.orientation))
         if self._mask is not None:
-            with _said_of_the_mask():
-                valid = both(valid, shown(self._mask, None if whole else window, np.any))
+            valid = both(valid, shown(self._mask, None if whole else window, np.any))
         if whole and valid is not None:
             n_invalid = valid.size - np.count_nonzero(valid)
             said = "pixels are no data (transparent, masked or equal to the no-data value)"
@@ -265,12 +264,12 @@ class Source(AbstractContextManager["Source"]):
 
 
 def open_source(
-    path: str | os.PathLike[str], reading: SourceOptions | None = None, *, alone: bool = False, **options: Any
+    path: PathName, reading: SourceOptions | None = None, *, alone: bool = False, role: str = "", **more: Any
 ) -> Source:
     """Open an image file, unless `alone` with those next to it, or the folder of a zarr array or OME-Zarr."""
-    path, reading = path_of(path), reading or SourceOptions(**options)
+    path, reading = path_of(path), reading or SourceOptions(**more)
     with ExitStack() as files:
-        with failures_named(path):
+        with failures_named(path, role):
             page: Any = reading.page
             stored, header = _stored_and_header(path, files, page, alone=alone)
             page = None if page is None else page - stored.first_page
@@ -281,6 +280,7 @@ def open_source(
             _check(header, 1, reading)
             stored.check()
             source = Source(path, stored, header, page or 0, reading)
+        source.role = role
         source._files.push(files.pop_all())
     return source
 
@@ -335,15 +335,6 @@ def _images_in(folder: Path, files: ExitStack, reading: SourceOptions) -> list[S
     return sources
 
 
-@contextmanager
-def _said_of_the_mask() -> Iterator[None]:
-    """Say that it is the mask that cannot be read: it may have the image's own name."""
-    try:
-        yield
-    except (ImageReadError, ImageTooLargeError, UnsuitableImageError) as error:
-        raise type(error)(f"mask {error}") from error
-
-
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Read what a file and those next to it say, without decoding its pixels or limiting their number."""
     path = path_of(path)
@@ -352,9 +343,9 @@ def read_header(path: str | os.PathLike[str]) -> Header:
 
 
 @contextmanager
-def failures_named(path: Path) -> Iterator[None]:
-    """Make every failure name the file and say why."""
-    name = path.name or os.fspath(path)
+def failures_named(path: Path, role: str = "") -> Iterator[None]:
+    """Make every failure name the file and say why; a mask may have the image's own name."""
+    name = role + (path.name or os.fspath(path))
     try:
         yield
     except (UnsuitableImageError, ImageTooLargeError) as error:
