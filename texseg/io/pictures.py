@@ -36,7 +36,8 @@ def cmyk_to_rgb(light: NDArray) -> NDArray:
 class Picture(Stored):
     """A picture in memory, which is decoded whole; the frames of an animation are pages."""
 
-    format, pixels_per_byte = "", 2**16
+    format, codec, pixels_per_byte = "", "", 2**16
+    broken = ""  # why the picture cannot be decoded
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -45,9 +46,13 @@ class Picture(Stored):
     @abstractmethod
     def _read_header(self) -> Header: ...
 
-    @abstractmethod
     def _decode(self, page: int) -> NDArray:
         """Decode a page: grey or colours, and alpha as the last channel if the header announces it."""
+        import imagecodecs
+
+        if self.broken:
+            raise MalformedFileError(self.broken)
+        return getattr(imagecodecs, f"{self.codec}_decode")(self.data)
 
     def _describe(
         self, size: tuple[int, int], n_channels: int, exif: bytes | None = None, **more: Any
@@ -114,11 +119,11 @@ _PNG_PICTURE = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 class Png(Picture):
     """PNG without its texts, colour profile and further frames, which cannot then slow a decoder down."""
 
-    format = "PNG"
+    format, codec = "PNG", "png"
 
     def _read_header(self) -> Header:
         chunks: dict[bytes, bytes] = {}
-        kept, position, kind, self._broken = [self.data[:8]], 8, b"", ""
+        kept, position, kind = [self.data[:8]], 8, b""
         n_left = 4096 + len(self.data) // 512  # so many, or of some size
         while position + 8 <= len(self.data) and kind != b"IEND":
             n_left -= 1
@@ -131,10 +136,10 @@ class Png(Picture):
             if kind in _PNG_PICTURE and not (is_cut and kind == b"IEND"):
                 kept.append(chunk)
                 if is_cut:
-                    self._broken = self._broken or "file is truncated"
+                    self.broken = self.broken or "file is truncated"
                 elif zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
                     wrong = f"checksum of the {kind.decode()} chunk is wrong, file is corrupt"
-                    self._broken = self._broken or wrong
+                    self.broken = self.broken or wrong
             chunks.setdefault(kind, chunk[8:-4])
         width, height, depth, self._colour = struct.unpack_from(">IIBB", chunks.get(b"IHDR", b""))
         self._bits, self.data = depth * _PNG_SAMPLES[self._colour], b"".join(kept)
@@ -151,10 +156,8 @@ class Png(Picture):
     def _decode(self, page: int) -> NDArray:
         import imagecodecs
 
-        if self._broken:
-            raise MalformedFileError(self._broken)
         try:
-            return imagecodecs.png_decode(self.data)
+            return super()._decode(page)
         except imagecodecs.PngError as error:
             raise MalformedFileError("file is truncated or corrupt") from error
 
@@ -165,8 +168,8 @@ class Png(Picture):
         if self._colour != _PNG_PALETTE:
             return None
         _check_strict("PNG")
-        if self._broken:
-            raise MalformedFileError(self._broken)
+        if self.broken:
+            raise MalformedFileError(self.broken)
         with PngImageFile(BytesIO(self.data)) as image:
             return np.asarray(image)
 
@@ -271,7 +274,7 @@ class Jpeg(Picture):
 class Webp(Picture):
     """WebP of one picture."""
 
-    format = "WebP"
+    format, codec = "WebP", "webp"
 
     def _read_header(self) -> Header:
         data, position = self.data, 12
@@ -283,7 +286,7 @@ class Webp(Picture):
             position += 8 + length + length % 2
         if b"ANMF" in chunks:
             raise UnsuitableImageError("animations in WebP are not read; save the frame you mean by itself")
-        self._is_cut = end > len(data) or position > len(data) + 1
+        self.broken = "file is truncated" * (end > len(data) or position > len(data) + 1)
         kind, content = data[12:16], data[20:30]
         if kind == b"VP8X" and len(content) == 10:
             width, height = (int.from_bytes(content[i : i + 3], "little") + 1 for i in (4, 7))
@@ -298,13 +301,6 @@ class Webp(Picture):
             raise MalformedFileError(INVALID.format("WebP header"))
         return self._describe((height, width), 3, has_alpha=has_alpha, exif=chunks.get(b"EXIF"))
 
-    def _decode(self, page: int) -> NDArray:
-        import imagecodecs
-
-        if self._is_cut:
-            raise MalformedFileError("file is truncated")
-        return imagecodecs.webp_decode(self.data)
-
 
 _CODESTREAM = b"\xff\x4f\xff\x51"
 _TABLE_BYTES = 100e6  # bytes that a decoder may take for its tables besides the pixels
@@ -317,7 +313,7 @@ _START_OF_TILE = 0x90
 class Jpeg2000(Picture):
     """JPEG 2000 files (.jp2) and bare codestreams (.j2k)."""
 
-    format = "JPEG 2000"
+    format, codec = "JPEG 2000", "jpeg2k"
 
     def _read_header(self) -> Header:
         data = self.data
@@ -362,11 +358,6 @@ class Jpeg2000(Picture):
                 style, sizes = _CODING_STYLES[marker]
                 for size in content[sizes:] if len(content) > style and content[style] & 1 else b"":
                     yield from (size & 15, size >> 4)
-
-    def _decode(self, page: int) -> NDArray:
-        import imagecodecs
-
-        return imagecodecs.jpeg2k_decode(self.data)
 
 
 class Bmp(Picture):
