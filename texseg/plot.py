@@ -15,8 +15,6 @@ Examples
 ['1 (50.0 %)', '2 (50.0 %)']
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What is written about an image: under which names, and the writing of it, as rows of labels arrive."""
 
-from __future__ import annotations
-
 import copy
 import io
 import itertools
@@ -169,7 +167,7 @@ class Page:
         """Where the picture lies on the earth; not known of a reduced one."""
         return self.source.geo if self.labels.shape == self.source.shape else None
 
-    def passed_on(self, found: Labelled, kinds: frozenset[str]) -> Iterator[NDArray[np.integer]]:
+    def passed_on(self, found: "Labelled", kinds: frozenset[str]) -> Iterator[NDArray[np.integer]]:
         """Yield the labels, and collect what tables and outlines need."""
         source, step = self.source, self.source.step
         with_regions = self.rows is None or bool({"regions", "polygons"} & kinds)

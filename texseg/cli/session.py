@@ -5,8 +5,6 @@ operation out, windows do not lose each other's strokes, and a saved list brings
 the first fit are the classes of their numbers, later classes have others.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

@@ -1,7 +1,5 @@
 """What a layer of the viewer holds, plane by plane, and files larger than memory as lazy levels of detail."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

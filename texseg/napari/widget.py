@@ -1,7 +1,5 @@
 """The dock widget: segment image layers in the background, and move between fewer and more segments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

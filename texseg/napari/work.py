@@ -1,11 +1,9 @@
 """Background work: fits and predictions, which report their progress and stop when asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +41,7 @@ class Result(NamedTuple):
             out[index] = image
         return out
 
-    def merged(self, groups: Sequence[Sequence[int]]) -> tuple[Result, NDArray[np.integer]]:
+    def merged(self, groups: Sequence[Sequence[int]]) -> tuple[Self, NDArray[np.integer]]:
         """Merge segments of the model and of all labels; also return the new label of each old one."""
         K = self.model.n_segments_
         label_of = np.concatenate([[0], Edits(tuple(map(tuple, groups))).classes(K) + 1])
