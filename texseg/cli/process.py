@@ -375,7 +375,7 @@ def _label_by_blocks(
         if not novel or not sampling.learns_again(sample, *growth):
             break
         messages.append(sampling.LABELLED_AGAIN.format(sampling.placed(*novel)))
-        parts = PartsFolder(parts.folder, made, resume=False)
+        parts.begin()
     found = model.textures_, plan, request, parts
     largest, sides = model.n_segments_ + work.unknown, " x ".join(map(str, dict.fromkeys(plan.sides)))
     said, step, volume = f"read by blocks of {sides} pixels", request.preview, None

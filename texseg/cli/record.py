@@ -182,7 +182,7 @@ class PartsFolder:
             names = ", ".join(name.removesuffix("_sha256") for name in changed)
             self.message = f"--resume starts anew: changed since: {names}"
         if not resume or before != self.plan:
-            self._begin()
+            self.begin()
 
     def _claimed(self) -> Any:
         """Make the folder, or make sure that it is texseg's; return the plan in it, None without any."""
@@ -200,7 +200,8 @@ class PartsFolder:
             "it was changed)"
         )
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Forget all blocks, and the model."""
         self._clear()
         atomic_write(self.folder / _PLAN, json.dumps(self.plan, sort_keys=True).encode(), parents=False)
 
@@ -209,7 +210,7 @@ class PartsFolder:
         about = _read_json(self.folder / _SAMPLE)
         with contextlib.suppress(OSError, ValueError, TypeError):
             return Segmenter.load(self.folder / _MODEL), dict(about)
-        self._begin()
+        self.begin()
         return None, {}
 
     def keep_model(self, model: Segmenter, about: Mapping[str, Any]) -> None:
