@@ -64,7 +64,7 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
             return self._fitted(data, rng)
         fixed = data._replace(validation=None, beta=1.0)
         plain = HistogramClustering(SoftMax(data.weights))
-        data = data._replace(start=self._search(plain, fixed, rng)[1].state.params)
+        data = data._replace(start=best_of(self._runs(plain, fixed, rng))[1].state.params)
         found = [self._fitted(data, rng)]
         if not self.predictive:
             found.append(self._fitted(data._replace(beta=1.0), rng))

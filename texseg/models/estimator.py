@@ -380,10 +380,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return data
 
     def _fit_run(self, data: Data, rng: Rng) -> tuple[Any, Run]:
-        return self._refine(*self._search(self._model(data), data, rng), data, rng)
-
-    def _search(self, model: Any, data: Data, rng: Rng) -> tuple[Any, Run]:
-        return best_of(self._runs(model, data, rng))
+        return self._refine(*best_of(self._runs(self._model(data), data, rng)), data, rng)
 
     def _runs(self, model: Any, data: Data, rng: Rng) -> list[tuple[Any, Run]]:
         return [(model, self._tempered(model, data, start, rng)) for start in self._starts(model, data, rng)]

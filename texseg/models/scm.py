@@ -165,11 +165,11 @@ class SCM(ClusterMixin, TwoSided):
     def _model(self, data: Data) -> TwoSidedClustering:
         return TwoSidedClustering((ArgMax if self.assignment == "hard" else SoftMax)(data.weights))
 
-    def _search(self, model: Any, data: Data, rng: Rng) -> tuple[Any, Run]:
+    def _runs(self, model: Any, data: Data, rng: Rng) -> list[tuple[Any, Run]]:
         """Products with tables that are a tenth full, or more, are faster in dense arrays."""
         n: Any = data.counts
         dense = sp.issparse(n) and n.nnz * 10 > n.shape[0] * n.shape[1]
-        return super()._search(model, data._replace(counts=n.toarray()) if dense else data, rng)
+        return super()._runs(model, data._replace(counts=n.toarray()) if dense else data, rng)
 
     def _publish(self, model: TwoSidedClustering, params: Blocks, posteriors: Sides) -> None:
         self.row_labels_, self.weights_ = self.labels_, params.row_weights
