@@ -5,7 +5,7 @@ import pytest
 
 from texseg.fitting import moves
 from texseg.fitting.anneal import anneal, last_of
-from texseg.fitting.moves import assess, merge, merge_losses, merged_down, net_gains, refine_halves, split
+from texseg.fitting.moves import merge, merge_losses, merged_down, net_gains, refine_halves, split, unsplit
 from texseg.fitting.steps import Problem
 from texseg.models.acm import HistogramClustering
 
@@ -22,8 +22,7 @@ def partition_of(n, labels):
     """Give the partition of labels, its problem, and what its splits would give."""
     problem = Problem(HistogramClustering(), n, 1.0)
     Q = np.eye(labels.max() + 1)[labels]
-    fresh = np.ones(Q.shape[1], bool)
-    now = assess(problem, Q, problem.model.stats(n, Q), np.full_like(Q, 0.5), fresh)
+    now = unsplit(problem, Q, problem.model.stats(n, Q))
     return problem, refine_halves(problem, now, np.random.RandomState(0))
 
 
@@ -31,7 +30,7 @@ def test_splits_and_merges_keep_every_row_and_every_occurrence():
     n, truth = planted()
     problem, now = partition_of(n, truth)
     for i, j in ((0, 1), (1, 3), (2, 4), (0, 4)):
-        Q, stats, _, _ = merge(split(now, 2, now.kept), i, j)
+        _, Q, stats, *_ = merge(split(now, 2), i, j)
         assert Q.shape[1] == 4
         np.testing.assert_allclose(Q.sum(axis=1), 1)
         np.testing.assert_allclose(stats.counts.sum(axis=0), n.sum(axis=0))

@@ -4,6 +4,7 @@ Every cluster keeps a tentative split into two halves; gains of splits and losse
 """
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,21 +49,23 @@ class Partition(NamedTuple):
         return float(self.energies.sum())
 
 
-def assess(problem: Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> Partition:
-    """Find the best parameters for given posteriors, and every cluster's part of F."""
-    params = problem.model.m_step(stats, groups_of(problem.n))
-    return Partition(params, Q, stats, problem.energies(stats, Q), halves, fresh)
+def assess(problem: Problem, now: Partition) -> Partition:
+    """Find the best parameters for the posteriors, and every cluster's part of F."""
+    params = problem.model.m_step(now.stats, groups_of(problem.n))
+    return now._replace(params=params, energies=problem.energies(now.stats, now.Q), kept=None, gains=None)
 
 
 def unsplit(problem: Problem, Q: Floats, stats: Any) -> Partition:
     """Make a partition in which no cluster's halves have been found yet."""
-    return assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(Q.shape[1], bool))
+    none = np.empty(0)
+    return assess(problem, Partition(None, Q, stats, none, np.full_like(Q, 0.5), np.ones(Q.shape[1], bool)))
 
 
 def settle(problem: Problem, now: Partition) -> Partition:
     """Run EM steps; the halves stay as they are."""
-    *_, last = descend(problem, now.params, now.Q, SETTLING)
-    return assess(problem, last.result.posteriors, last.result.stats, now.halves, now.fresh)
+    params = problem.model.m_step(now.stats, groups_of(problem.n))
+    *_, last = descend(problem, params, now.Q, SETTLING)
+    return assess(problem, now._replace(Q=last.result.posteriors, stats=last.result.stats))
 
 
 def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) -> Partition:
@@ -71,34 +74,37 @@ def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) 
     return Partition(*now[:4], halves, np.zeros_like(now.fresh), *found)
 
 
-def split(now: Partition, k: int, kept: Any) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
-    """Append the half that leaves cluster ``k`` as a new cluster."""
+def split(now: Partition, k: int) -> Partition:
+    """Append the half that leaves cluster ``k`` as a new cluster; to be assessed."""
     left = now.Q[:, k] * (1 - now.halves[:, k])
     Q = np.column_stack([now.Q, left])
     Q[:, k] *= now.halves[:, k]
     stats = []
-    for whole, part in zip(now.stats, kept, strict=True):
+    for whole, part in zip(now.stats, now.kept, strict=True):
         stats.append(np.concatenate([whole, (whole[k] - part[k])[None].clip(0)]))
         stats[-1][k] = part[k]
-    fresh = np.append(now.fresh, True)
+    halves, fresh = np.column_stack([now.halves, np.full_like(left, 0.5)]), np.append(now.fresh, True)
     fresh[k] = True
-    return Q, type(now.stats)(*stats), np.column_stack([now.halves, np.full_like(left, 0.5)]), fresh
+    return now._replace(Q=Q, stats=type(now.stats)(*stats), halves=halves, fresh=fresh)
 
 
-def merge(
-    state: tuple[Floats, Any, Floats, NDArray[np.bool_]], i: int, j: int
-) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
+def split_unstable(now: Partition, room: int) -> tuple[Partition, list[int]]:
+    """Split the clusters that gain by it, at most ``room`` and those that gain most first; return which."""
+    most = np.argsort(-now.gains, kind="stable")[:room].tolist()
+    which = [k for k in most if now.gains[k] > resolution(now.energies)]
+    return reduce(split, which, now), which
+
+
+def merge(now: Partition, i: int, j: int) -> Partition:
     """Merge ``j`` into ``i``, whose two halves they become; the last cluster takes the place of ``j``."""
-    Q, stats, halves, fresh = state
-    order = np.arange(Q.shape[1] - 1)
-    order[j : j + 1] = Q.shape[1] - 1
-    merged, sums = Q[:, i] + Q[:, j], [part[i] + part[j] for part in stats]
-    share = Q[:, i] / np.maximum(merged, 1e-30)
-    Q, halves, fresh, stats = Q[:, order], halves[:, order], fresh[order], [part[order] for part in stats]
-    Q[:, i], halves[:, i], fresh[i] = merged, share, False
-    for part, row in zip(stats, sums, strict=True):
-        part[i] = row
-    return Q, type(state[1])(*stats), halves, fresh
+    order = np.arange(now.Q.shape[1] - 1)
+    order[j : j + 1] = now.Q.shape[1] - 1
+    merged, stats = now.Q[:, i] + now.Q[:, j], [part[order] for part in now.stats]
+    Q, halves, fresh = now.Q[:, order], now.halves[:, order], now.fresh[order]
+    Q[:, i], halves[:, i], fresh[i] = merged, now.Q[:, i] / np.maximum(merged, 1e-30), False
+    for part, whole in zip(stats, now.stats, strict=True):
+        part[i] = whole[i] + whole[j]
+    return now._replace(Q=Q, stats=type(now.stats)(*stats), halves=halves, fresh=fresh)
 
 
 def merge_losses(problem: Problem, now: Partition) -> Floats:
@@ -152,8 +158,7 @@ def exchange(problem: Problem, now: Partition) -> tuple[Partition, Transition] |
     k, i, j = (int(at) for at in np.unravel_index(net.argmax(), net.shape))
     if net[k, i, j] <= resolution(now.energies):
         return None
-    changed = assess(problem, *merge(split(now, k, now.kept), i, j))
-    return changed, Transition(problem.beta, k, j)
+    return merge(split(now, k), i, j), Transition(problem.beta, k, j)
 
 
 def improve(problem: Problem, now: Partition, rng: np.random.RandomState) -> Partition:
@@ -177,24 +182,19 @@ def grow(
 ) -> Iterator[Partition]:
     """Grow clusters at temperature 1 by splits (``doubling``: of all at once), then merge back to one."""
     problem, everything = Problem(model, n, 1.0), model.everything(n)
-    most = min(n_clusters + n_extra, n.shape[0])
     now = unsplit(problem, everything, model.stats(n, everything))
     yield now
     now = refine_halves(problem, now, rng)
-    while len(now.gains) < most and now.gains.max() > resolution(now.energies):
-        room = most - len(now.gains) if doubling else 1
-        for k in np.argsort(-now.gains, kind="stable")[:room]:
-            if now.gains[k] > resolution(now.energies):
-                Q, stats, parts, fresh = split(now, int(k), now.kept)
-                now = now._replace(Q=Q, stats=stats, halves=parts, fresh=fresh)
-        now = assess(problem, now.Q, now.stats, now.halves, now.fresh)
+    while room := min(n_clusters + n_extra, n.shape[0]) - len(now.gains):
+        now, which = split_unstable(now, room if doubling else 1)
+        if not which:
+            break
         now = improve(problem, settle(problem, now), rng)
         yield now
     while now.Q.shape[1] > 1:
         losses = merge_losses(problem, now)
         i, j = divmod(int(losses.argmin()), len(losses))
-        now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
-        now = improve(problem, settle(problem, now), rng)
+        now = improve(problem, settle(problem, merge(now, i, j)), rng)
         yield now
 
 
@@ -218,16 +218,12 @@ class Growing:
             # below a transition halves become alike: only exchanges can repair a split that begins with them
             if not self.exchanging:
                 self._halves = None
-        if self._halves is None or self._halves[0].shape != Q.shape:
-            now = unsplit(problem, Q, result.stats)
-        else:
-            now = assess(problem, Q, result.stats, *self._halves)
-        now = refine_halves(problem, now, self.rng)
-        changed, room = now, max(self.n_clusters - len(now.gains), 0)
-        unstable = np.count_nonzero(now.gains > resolution(now.energies))
-        for k in np.argsort(-now.gains).tolist()[: min(room, unstable)]:
-            self.transitions += (Transition(problem.beta, k, changed.Q.shape[1]),)
-            changed = assess(problem, *split(changed, k, now.kept))
+        now = unsplit(problem, Q, result.stats)
+        if self._halves is not None and self._halves[0].shape == Q.shape:
+            now = now._replace(halves=self._halves[0], fresh=self._halves[1])
+        now, K = refine_halves(problem, now, self.rng), Q.shape[1]
+        changed, which = split_unstable(now, max(self.n_clusters - K, 0))
+        self.transitions += tuple(Transition(problem.beta, k, child) for child, k in enumerate(which, K))
         if changed is now and self.exchanging and self._exchanges < MOVES:
             exchanged = exchange(problem, now)
             if exchanged is not None:
@@ -235,4 +231,4 @@ class Growing:
                 self._exchanges += 1
                 self.transitions += (transition,)
         self._halves = changed.halves, changed.fresh
-        return None if changed is now else changed
+        return None if changed is now else assess(problem, changed)
