@@ -117,7 +117,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         size = work.parameters.get("n_segments"), work.parameters.get("preset", "default")
         if work.model is not None:
             size = work.model.n_segments_, work.model.preset
-        by_blocks = needs_blocks(scene, reading, *size, times) or work.scheduler is not None
+        by_blocks = needs_blocks(scene, reading, size, times) or work.scheduler is not None
         if work.scheduler is not None and (remedy := scene.only_whole):
             raise ValueError(f"--scheduler needs an image that is read by windows; {remedy}")
         has_tags, n_pages = bool(scene.geo and scene.geo.tags), len(scenes)
@@ -322,11 +322,7 @@ def read_seeds(path: Path, reading: ReadOptions, image: Image) -> Seeds | None:
 
 
 def needs_blocks(
-    scene: Any,
-    reading: ReadOptions,
-    n_segments: int | None = None,
-    preset: str = "default",
-    times: tuple[float, float] = (1.0, 1.0),
+    scene: Any, reading: ReadOptions, size: Any = (None, "default"), times: tuple[float, float] = (1.0, 1.0)
 ) -> bool:
     """Tell whether an image is too large to be labelled whole; what must be enlarged is refused then."""
     if reading.page == "all" and not reading.is_volume:
@@ -337,7 +333,7 @@ def needs_blocks(
         raise scene.too_large
     budget = reading.memory or free_memory() // 2
     n_pixels = round(math.prod(scene.shape) * times[0] * times[1])
-    needed = expected_memory(n_pixels, scene.n_channels, n_segments, preset, len(scene.shape))
+    needed = expected_memory(n_pixels, scene.n_channels, size[0], size[1], len(scene.shape))
     if needed > budget and (times != (1.0, 1.0) or scene.only_whole):
         what, remedy = f"{' x '.join(map(str, scene.shape[::-1]))} pixels need", scene.only_whole
         if times != (1.0, 1.0):
@@ -493,10 +489,9 @@ def _rows_of_blocks(found: Any, plan: BlockPlan, page: Page, step: int) -> Bands
         small = _show(page, plan, place, block.preview, step)
         page.labels[small] = labels[::step, ::step]
         row.append(labels.astype(np.uint16))
-        if block.confidence is not None:
+        if block.confidence is not None and page.confidence is not None:
             sure.append(block.confidence / np.float32(255))
-            if page.confidence is not None:
-                page.confidence[small] = sure[-1][::step, ::step]
+            page.confidence[small] = sure[-1][::step, ::step]
         if len(row) == plan.grid[1]:
             page.mask = page.labels > 0
             yield np.concatenate(row, axis=1), np.concatenate(sure, axis=1) if sure else None
