@@ -75,7 +75,7 @@ CALLS = {
         texseg.write_labels,
         {"path": FOLDER / "o.png", "labels": L},
         {
-            "path": [None, 5, "", FOLDER / "a.xyz", FOLDER / "none" / "a.png"],
+            "path": [None, 5, "", FOLDER / "a.xyz", FOLDER / "l.png" / "a.png"],
             "labels": LABELS,
             "geo": ["x", 5],
         },
@@ -94,7 +94,7 @@ CALLS = {
         texseg.write_polygons,
         {"path": FOLDER / "o.geojson", "labels": L},
         {
-            "path": [None, 5, "", FOLDER],
+            "path": [None, 5, "", FOLDER, FOLDER / "l.png"],
             "labels": LABELS,
             "names": NAMES,
             "confidence": OTHERS,
@@ -172,7 +172,11 @@ CALLS = {
         {"X": IMAGES, "mask": ["x", A[:5]], "unknown": FLAGS, "rescale": FLAGS},
     ),
     "predict_proba": (MODEL.predict_proba, {"X": A}, {"X": IMAGES, "mask": ["x", A[:5]], "rescale": FLAGS}),
-    "save": (MODEL.save, {"path": FOLDER / "n.texseg"}, {"path": [None, 5, "", FOLDER / "none" / "m"]}),
+    "save": (
+        MODEL.save,
+        {"path": FOLDER / "n.texseg"},
+        {"path": [None, 5, "", FOLDER / "l.png", FOLDER / "l.png" / "m"]},
+    ),
     "load": (TextureSegmenter.load, {"path": FOLDER / "m.texseg"}, {"path": PATHS}),
     "refit": (MODEL.refit, {"seeds": L}, {"seeds": [None, "x", A[:5], -L]}),
     "merge": (
@@ -194,7 +198,7 @@ CALLS = {
     "report": (
         MODEL.report,
         {"path": FOLDER / "r.html", "image": A},
-        {"path": [None, 5, ""], "image": [None, "x", A[:5]]},
+        {"path": [None, 5, "", FOLDER / "l.png"], "image": [None, "x", A[:5]]},
     ),
 }
 

@@ -180,7 +180,7 @@ def output_path(path: Any, kind: str) -> Path:
     """Name of a file to write, checked before any work: it may replace only an earlier one of its kind."""
     target, allowed, content = path_of(path), _ENDINGS[kind].split(), b""
     if allowed and target.suffix.lower() not in allowed:
-        said = f"{target.name} cannot be the name of the {kind} to write, which ends in"
+        said = f"{target} cannot be the name of the {kind} to write, which ends in"
         example = f"{target.stem}_{kind.lower()}{allowed[0]}"
         raise ValueError(f"{said} {' or '.join(allowed)}; choose another, such as {example}")
     if target.is_file():
