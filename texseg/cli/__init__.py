@@ -102,15 +102,9 @@ def report(**options: Any) -> None:
 
 def _segment(options: dict[str, Any], always: Sequence[str], model: Any = None) -> None:
     """Do the work of `segment`, `report` and `apply`."""
-    from texseg.cli.batch import fit_shared, run_and_show
-    from texseg.cli.inputs import collect
-    from texseg.cli.process import Work
+    from texseg.cli.batch import run_and_show
 
-    items = collect(options)
-    work = Work.of(options, items, always)
-    if options.get("shared"):
-        model = fit_shared(items, work.reading, work.parameters, options["quiet"], options["jobs"])
-    run_and_show(items, work if model is None else work.by(model), options)
+    run_and_show(options, always, model)
 
 
 @verb()

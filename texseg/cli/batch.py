@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from texseg.cli.inputs import Input, ReadOptions, open_scenes
+from texseg.cli.inputs import Input, ReadOptions, collect, open_scenes
 from texseg.cli.outputs import Outcome, number_in_words
 from texseg.cli.process import Work, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import parts_of
@@ -43,11 +43,15 @@ _OF_THE_MAIN_PROCESS = [getattr(signal, n) for n in ("SIGINT", "SIGHUP", "SIGBRE
 """Signals that a terminal sends to workers, too; the main process decides what becomes of them."""
 
 
-def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) -> NoReturn:
+def run_and_show(options: dict[str, Any], always: Sequence[str], model: Segmenter | None = None) -> NoReturn:
     """Process all inputs, print the outcome of each, and end with the exit code."""
+    items, quiet = collect(options), options["quiet"]
+    work = Work.of(options, items, always)
+    if options.get("shared"):
+        model = fit_shared(items, work.reading, work.parameters, quiet, options["jobs"])
+    work = work if model is None else work.by(model)
     order = {item.path: i for i, item in enumerate(items)}
     outcomes: list[Outcome] = []
-    quiet = options["quiet"]
     with one_blas_thread(), ProgressBar(len(items), hidden=quiet) as bar:
         try:
             with closing(run(items, work, options["jobs"], None if bar.hidden else bar)) as coming:
