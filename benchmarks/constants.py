@@ -133,7 +133,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
         "channels.textons": "_SAMPLES _ITERATIONS",
         "method.clusters": (
-            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST _POWERS"
+            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST _POWERS _TRIED"
         ),
         "counts.sites": "WINDOW_STEP",
         "method.cues": "_STRIDE",

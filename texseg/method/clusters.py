@@ -68,6 +68,7 @@ _WORST = 0.01  # share of the windows that may be a rare texture; .005 to .02 do
 _POOR = 0.1  # share of a cluster's windows from which a rare texture in it is looked for
 _TOGETHER = 0.68  # share of what is unlike the rest that lies in one place; else a texture varies
 _FEWEST_APART = 9  # windows
+_TRIED = 2  # of an image, the smallest: large ones are mostly windows along borders
 _MORE = 3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse
 _FEWEST = 6  # clusters of it
 
@@ -124,8 +125,7 @@ class Search:
 
     def best_level(self, trees: Sequence[MergeTree], k: int, starts: Floats | None = None) -> Floats:
         """Profiles (k, M) of the likeliest rival; there are fewer if so many are not found."""
-        fits = self.rivals(trees, k, starts)
-        return max(fits, key=lambda fit: np.dot(_MERITS, self.merits(fit))).profiles
+        return max(self.rivals(trees, k, starts), key=lambda fit: np.dot(_MERITS, self.merits(fit))).profiles
 
     def rivals(self, trees: Sequence[MergeTree], k: int, annealed: Floats | None = None) -> list[Candidate]:
         """Fits to the cells that start from level ``k`` of these trees, and from ``k`` annealed clusters."""
@@ -211,7 +211,8 @@ class Search:
         others are likely one, it takes the place of one of them; if its odds are above ``least``, it is said.
         """
         taken, left, seen, state = [], [], np.zeros(len(self.cells.sizes), bool), self.rng.get_state()
-        for found in self.novelties(profiles, crops):
+        novelties = self.novelties(profiles, crops)
+        for found in novelties if crops else novelties[: -_TRIED - 1 : -1]:
             k, n_records = len(profiles), len(self.history)
             start = self.cells.profiles(found[:, None].astype(np.float32))
             fit, tree = self._with_last(np.concatenate([profiles, start]))
@@ -254,8 +255,7 @@ class Search:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
         if most not in self._trees:
             fits = self.on_cells(self.starts(most)[0])
-            best = max(fits, key=lambda fit: self.merits(fit)[0])  # the gain
-            self._trees[most] = self._merged(best, 2)
+            self._trees[most] = self._merged(max(fits, key=lambda fit: self.merits(fit)[0]), 2)  # by gain
         return self._trees[most]
 
     def of_values(self, means: Floats, k: int, is_mixture: bool = True) -> Floats:
