@@ -121,6 +121,16 @@ def three_planted():
     return n[np.random.RandomState(0).permutation(60)]
 
 
+@pytest.mark.parametrize("mixing", ["cluster", "object"])
+def test_what_rows_of_weight_zero_hold_changes_nothing(mixing):
+    n, _ = planted(3, 0)
+    weights, changed = (np.arange(36) % 5 > 0).astype(float), n.copy()
+    changed[::5] = np.random.RandomState(1).poisson(3, changed[::5].shape)
+    model = HACM(3, mixing, beta=1.0, random_state=0)
+    first, second = (model.fit(table, sample_weight=weights).predict_proba(n) for table in (n, changed))
+    np.testing.assert_array_equal(first, second)
+
+
 @pytest.mark.parametrize("model", [ACM(beta=1.0), HACM(beta=1.0), SMM(beta=1.0)], ids=["acm", "hacm", "smm"])
 def test_cross_validation_chooses_the_planted_number(model):
     """Also where rows may mix aspects: halves of a row share nothing but what the row is drawn from."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from texseg.counts.blocks import scale_rows
 from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax, Weights
@@ -51,11 +52,12 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         """Rows are left out and a background is chosen with ``beta="auto"``, unless switched off."""
         if data.beta is not None or self.predictive is False:
             return HistogramClustering(SoftMax(data.weights))
-        totals = row_totals(data.counts) * (data.rows[:, 0] > 0)
+        counted = data.counts if data.weights is None else scale_rows(data.counts, np.sign(data.weights))
+        totals = row_totals(counted)
         mean = float(totals @ data.rows[:, 0]) / self.n_clusters
         usual = float(np.median(totals[totals > 0])) if totals.any() else 1.0
         mass = mean * BACKGROUND_SHARE / (1 - BACKGROUND_SHARE)
-        caution = Caution(rows_of_columns(data.counts), mass, mean, usual=usual)
+        caution = Caution(rows_of_columns(counted), mass, mean, usual=usual)
         return PredictiveHistogramClustering(SoftMax(data.weights), caution=caution)
 
     def _fit_run(self, data: Data, rng: Rng) -> tuple[Any, Run]:
@@ -98,10 +100,9 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         runs = super()._runs(model, data, rng)
         if data.beta is None or len(runs) == 1:
             return runs
-        found = [run.state.params for _, run in runs]
-        weights: Floats = np.concatenate([params.weights for params in found]) / len(found)
-        every = weights, np.concatenate([params.profiles for params in found])
-        weights, profiles, _ = merged_down(*every, self.n_clusters)
+        found = zip(*(run.state.params for _, run in runs), strict=True)
+        profiles, weights = (np.concatenate(parts) for parts in found)
+        weights, profiles, _ = merged_down(weights / len(runs), profiles, self.n_clusters)
         plain = HistogramClustering(SoftMax(data.weights))
         start = self._descend(plain, data, Profiles(profiles, weights), data.beta, rng).state.params
         return [*runs, (model, self._descend(model, data, start, data.beta, rng))]

@@ -213,7 +213,7 @@ class ObjectMixing(HierarchicalClustering):
             vertical[rows] = of_rows.reshape(-1, K, D)
             joint *= Q[rows][index][:, :, None]
             counts += base.sum_at(self._to_nodes(joint), block.indices, M, block.data)
-        seen = vertical.sum(axis=2, keepdims=True) > 0
+        seen = vertical.sum(axis=2, keepdims=True) * every[:, None] > 0
         vertical = np.where(seen, base.normalise(vertical), params.vertical)
         nodes = base.normalise_profiles(counts.T, groups_of(n))
         return Step(TreeProfiles(base.normalise(Q.sum(axis=0)), vertical, nodes), energy, Q)
@@ -344,16 +344,15 @@ class HACM(OneSided):
         """Cool from the first phase transition until there are enough clusters; best of ``n_init`` runs."""
         n, coldest = data.counts, data.beta or 1.0
         schedule = geometric_schedule(min(critical_beta(flat, n, rng), coldest), coldest, 0.9)
-        best, lowest = None, np.inf
+        found = []
         for _ in range(self.n_init):
             for state in anneal(flat, n, schedule, growth="split", n_clusters=self.n_clusters, rng=rng):
                 if len(state.params.weights) == self.n_clusters:
                     break
-            energy = float(flat.step(n, state.params, coldest).free_energy)
-            # of runs that differ by rounding only, the first, so that sparse counts give what dense ones do
-            if best is None or energy < lowest - resolution(np.array(lowest)):
-                best, lowest = state, energy
-        assert best is not None
+            found.append((flat.step(n, state.params, coldest).free_energy, state))
+        # of runs that differ by rounding only, the first, so that sparse counts give what dense ones do
+        energies = np.array([energy for energy, _ in found])
+        best = found[int(np.argmax(energies <= energies.min() + resolution(energies.min())))][1]
         return best, Tree.from_transitions(best.transitions, len(best.params.weights))
 
     def _in_order(self, model: HierarchicalClustering, params: TreeProfiles, posteriors: Floats) -> Any:
