@@ -208,7 +208,8 @@ class Search:
         """Profiles (k, M), k up to ``most``, with rare textures; cells (N,) of these and of what may be some.
 
         Each of `novelties` is tried as one more cluster. If all are likely textures then, it is added; if two
-        others are likely one, it takes the place of one of them; if its odds are above ``least``, it is said.
+        others are likelier one than it is one with any, it takes the place of one of them; if its odds are
+        above ``least``, it is said.
         """
         taken, left, seen, state = [], [], np.zeros(len(self.cells.sizes), bool), self.rng.get_state()
         novelties = self.novelties(profiles, crops)
@@ -216,11 +217,15 @@ class Search:
             k, n_records = len(profiles), len(self.history)
             start = self.cells.profiles(found[:, None].astype(np.float32))
             fit, tree = self._with_last(np.concatenate([profiles, start]))
-            odds = -np.inf if tree is None else float(shipped_table().log_odds(tree.evidence)[0])
+            odds = own = -np.inf
+            if tree is not None:
+                each = shipped_table().log_odds(tree.evidence)
+                mine = next(i for i, pair in enumerate(tree.merges) if k in pair)
+                odds, own = float(each[0]), float(each[mine])
             cells = arg_max_over(fit.posteriors.T) == k
             if odds > 0 and k < most:
                 profiles = fit.profiles
-            elif tree is not None and odds <= 0 and k not in tree.merges[0]:
+            elif tree is not None and odds <= 0 and odds < own:
                 profiles = self.on_cells(self._of_level(tree, k)[None])[0].profiles
             else:
                 del self.history[n_records:]  # which is that of the result
