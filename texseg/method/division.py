@@ -221,18 +221,31 @@ class Divider:
             textures, classes = seeded_textures(search, scenes, features, n_classes)
             return _labelled(by_values._replace(textures=textures, classes=classes), settings.min_size)
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
-        tried = []
-        for is_mixture in (True, False):
-            profiles = search.of_values(means, K, is_mixture)
-            textures = search.textures(_by_energy(profiles, features), features)
-            tried.append(_labelled(by_values._replace(textures=textures), settings.min_size))
-            if len(tried[-1].textures.profiles) == K:
+        numbers = [K]
+        if by_texture.selection is not None and are_flat(scenes, features):  # as many as explain the values
+            first = n_textures(self.settings.k_min, scenes[0].ground is not None)
+            numbers = [*range(first, self.settings.k_max + 1), K]
+        for number in numbers:
+            best = self._of_values(by_values, means, number)
+            labels = [own for own, _ in best.labelled]
+            if measured(labels, scenes, features)[2] <= EXACT:
                 break
-        best = tried[-1] if len(tried[-1].textures.profiles) == K else tried[0]
         if best.selection is None:
             return best
         found = best.selection.chosen - K + len(best.textures.profiles)
         return best._replace(selection=best.selection._replace(by_values=True, chosen=found))
+
+    def _of_values(self, division: Division, means: NDArray[np.floating], number: int) -> Division:
+        """Divide by plain values into ``number`` segments, if so many are found."""
+        tried = []
+        for is_mixture in (True, False):
+            profiles = division.search.of_values(means, number, is_mixture)
+            features = division.textures.features.values_alone()
+            textures = division.search.textures(_by_energy(profiles, features), features)
+            tried.append(_labelled(division._replace(textures=textures), self.settings.min_size))
+            if len(tried[-1].textures.profiles) == number:
+                return tried[-1]
+        return tried[0]
 
 
 def repaint(
