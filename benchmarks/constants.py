@@ -153,12 +153,12 @@ OTHERS: dict[str, dict[str, str]] = {
         "method.pairs": "_LEAST_SPREAD _LEAST_VARIANCE _FEWEST_NEAR",
         "pixels.borders": "_FEWEST _RIDGE _NEVER _COLD _TINY",
     },
-    "definitions of evidence: `pairs.json` and the weights of merits and cues were learned with them": {
+    "definitions of evidence: the odds of pairs and the weights of merits and cues were learned with them": {
         "method.clusters": "_LEAST",
         "method.cues": "_UNTOLD",
         "method.pairs": (
             "_MOST_CELLS _INSIDE _CONTACT_POWER _NO_CONTACT _USUAL_CONTACT _INTERLEAVED _LEAST_SIDE _FIRST "
-            "_USUAL_STEP _OTHERS"
+            "_USUAL_STEP _OTHERS _COMPARED"
         ),
     },
     "definitions of what is meant: by lengths, by a wrong number, by outliers, by flat": {

@@ -52,7 +52,6 @@ class Numbered(NamedTuple):
 def numbered(data: Path, n_mosaics: int) -> Iterator[Numbered]:
     """All images, the sources in turn, ``n_mosaics`` from each folder of textures."""
     folders = [folder for folder, _ in SOURCES.values()]
-    folders = [folder for folder, _ in SOURCES.values()]
     makers = [_mosaics(data, source, n_mosaics // folders.count(SOURCES[source][0])) for source in SOURCES]
     makers *= 3  # of mosaics there are more, and their turn comes as much more often
     makers += [_suite(data, suite, SUITES[suite].names(data)) for suite in ("plain", "outex", "prague")]

@@ -10,7 +10,15 @@ from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 from texseg import TextureSegmenter, match_labels
 from texseg.counts.sites import Sites
 from texseg.method.number import MergeTree, Selection, choose_number, dissolved, merge_tree
-from texseg.method.pairs import EVIDENCE, Pairs, PairTable, along_the_tree, shipped_table
+from texseg.method.pairs import (
+    EVIDENCE,
+    PAIR_EVIDENCE,
+    Pairs,
+    PairTable,
+    in_context,
+    merging_table,
+    shipped_table,
+)
 
 GRID = (24, 32)
 WINDOW = 5.0
@@ -168,9 +176,9 @@ def test_of_an_image_divided_by_values_nothing_is_told_of_textures():
     assert selection.others_in_words == ""
 
 
-def test_the_shipped_table_holds_all_evidence_and_stays_within_its_range():
-    table = shipped_table()
-    assert table.slopes.shape == (len(table.knots) + 1, len(EVIDENCE))
+@pytest.mark.parametrize(("table", "n"), [(shipped_table(), len(EVIDENCE)), (merging_table(), 30)])
+def test_the_shipped_tables_hold_all_evidence_and_stay_within_their_range(table, n):
+    assert table.slopes.shape == (len(table.knots) + 1, n)
     assert (table.low < table.high).all()
     far = np.stack([table.high, table.high + 100, table.low, table.low - 100])
     odds = table.log_odds(far)
@@ -259,12 +267,12 @@ def test_of_the_three_closest_pairs_the_likeliest_one_texture_is_merged(planted)
         closest = sorted(left, key=separations.__getitem__)[:3]
         now = pairs.distances()
         ends = [np.array(each) for each in zip(*closest, strict=True)]
-        rows = [[*told, seen] for seen in pairs.evidence(*ends, now, separations[tuple(ends)])]
-        odds = [shipped_table().log_odds(along_the_tree(np.array(row)))[-1] for row in rows]
+        seen = pairs.evidence(*ends, now, separations[tuple(ends)])
+        odds = merging_table().log_odds(in_context(np.array(told).reshape(-1, len(PAIR_EVIDENCE)), seen))
         ranks.append(int(np.argmin(odds)))
         a, b = closest[ranks[-1]]
         assert merged == (a, b)
-        told = rows[ranks[-1]]
+        told.append(seen[ranks[-1]])
         sizes = pairs.areas.sum(axis=1)
         linkage[a] = linkage[:, a] = (sizes[a] * linkage[a] + sizes[b] * linkage[b]) / (sizes[a] + sizes[b])
         pairs.merge(a, b)
@@ -442,16 +450,16 @@ def test_a_change_without_a_step_is_one_texture_that_would_be_two_with_a_step():
     """From side to side the texture changes slowly, and at the border that was drawn hardly at all."""
     across = np.broadcast_to(np.arange(32) - 15.5, (24, 32))
     found = {}
-    for width in (0.5, 48.0):
+    for width in (0.5, 16.0):
         tree = merge_tree((across > 0).astype(int).ravel(), mixed(np.clip(0.5 + across / width, 0, 1), 12), 5)
         found[width] = tree
     step = EVIDENCE.index("step")
     assert found[0.5].evidence[0, step] == pytest.approx(1, abs=0.15)
-    assert found[48.0].evidence[0, step] < 0.5
+    assert found[16.0].evidence[0, step] < 0.5
     assert choose_number(found[0.5]).chosen == 2
-    assert choose_number(found[48.0]).chosen == 1
-    found[48.0].evidence[0, step] = 1.0
-    assert choose_number(found[48.0]).chosen == 2
+    assert choose_number(found[16.0]).chosen == 1
+    found[16.0].evidence[0, step] = 1.0
+    assert choose_number(found[16.0]).chosen == 2
 
 
 # ---- planted images ----------------------------------------------------------------------------------------

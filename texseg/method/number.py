@@ -9,8 +9,9 @@ pairs of all merges down to K were one texture, and those of all merges from K d
 
     log P(K) = sum of f over the merges that lead from K segments to one + constant
 
-The table of ``f`` was fitted by maximum likelihood of the number, on images where it is known
-(``benchmarks/learn_number.py``), so P is calibrated for images like those. A share of the probability, the
+This ``f`` also knows how the pair compares with the merges before and after it. Its table was fitted by
+maximum likelihood of the number, on images where it is known (``benchmarks/learn_number.py``), so P is
+calibrated for images like those. A share of the probability, the
 doubt, is spread evenly over all numbers that may be answered, so that the answer is never certain for images
 of other kinds.
 
@@ -28,7 +29,15 @@ from numpy.typing import NDArray
 
 from texseg.counts.sites import Sites, interior_cells
 from texseg.fitting.assignment import soft_max
-from texseg.method.pairs import PAIR_EVIDENCE, Pairs, PairTable, along_the_tree, in_context, shipped_table
+from texseg.method.pairs import (
+    PAIR_EVIDENCE,
+    Pairs,
+    PairTable,
+    along_the_tree,
+    in_context,
+    merging_table,
+    shipped_table,
+)
 
 _RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved; 3 to 24 work
@@ -158,7 +167,7 @@ def merge_tree(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTr
     merges: list[tuple[int, int]] = []
     separations: list[float] = []
     evidence: list[NDArray[np.float64]] = []
-    linkage, table = pairs.distances(), shipped_table()
+    linkage, table = pairs.distances(), merging_table()
     for _ in range(K - 1):
         separation = pairs.separations(linkage)
         separations.append(float(separation.min()))

@@ -47,7 +47,11 @@ PAIR_EVIDENCE = tuple(
 )
 """What is measured of a pair of clusters; logarithms, except for shares and "step"."""
 _CONTEXT = ("leap", "leap of linked", "next", "largest contrast")
-EVIDENCE = PAIR_EVIDENCE + _CONTEXT
+MERGING_EVIDENCE = PAIR_EVIDENCE + _CONTEXT
+"""The same, plus how the pair compares with those that were merged before."""
+_COMPARED = [i for i, name in enumerate(PAIR_EVIDENCE) if name not in ("windows", "number")]
+_OTHERS_OF_TREE = ("merge before", "merge after", "mean before")
+EVIDENCE = (*PAIR_EVIDENCE, *(f"{PAIR_EVIDENCE[i]}, {other}" for other in _OTHERS_OF_TREE for i in _COMPARED))
 """The same, plus how the pair compares with those of the other merges of its tree."""
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
@@ -308,15 +312,14 @@ def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     """Append to the evidence (merges, PAIR_EVIDENCE) of successive merges how each compares with others."""
     if not len(evidence):
         return np.empty((0, len(EVIDENCE)))
-    compared = np.concatenate([in_context(evidence[:i], evidence[i : i + 1]) for i in range(len(evidence))])
-    separation = evidence[:, PAIR_EVIDENCE.index("separation")]
-    compared[:, -2] = np.clip(separation - np.append(separation[1:], separation[-1:]), -3, 3)
-    compared[:, -1] = compared[-1, -1]
-    return compared
+    before = np.concatenate([evidence[:1], evidence[:-1]]) - evidence
+    after = evidence - np.concatenate([evidence[1:], evidence[-1:]])
+    mean = evidence.cumsum(axis=0) / np.arange(1, len(evidence) + 1)[:, None] - evidence
+    return np.column_stack([evidence, *(each[:, _COMPARED] for each in (before, after, mean))])
 
 
 def in_context(earlier: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Append the same to the evidence (n, PAIR_EVIDENCE) of pairs, each as the merge after ``earlier``."""
+    """Append to the evidence (n, PAIR_EVIDENCE) of pairs how each would do as the merge after ``earlier``."""
     linked = [PAIR_EVIDENCE.index(name) for name in ("separation", "linked separation")]
     contrast = PAIR_EVIDENCE.index("contrast")
     leaps = np.clip(seen[:, linked] - earlier[:, linked].max(axis=0, initial=_FIRST), -2, 3)
@@ -348,13 +351,22 @@ class PairTable:
         return self.columns(evidence) @ self.slopes.ravel() + self.constant
 
 
-@lru_cache(maxsize=1)
 def shipped_table() -> PairTable:
-    """Read the table learned from all images."""
-    values = json.loads(Path(__file__).with_name("pairs.json").read_text("utf-8"))
+    """Give the log-odds of merges in their tree, from which the number is chosen."""
+    return _read("number.json", EVIDENCE)
+
+
+def merging_table() -> PairTable:
+    """Give the log-odds of pairs that may be merged next."""
+    return _read("pairs.json", MERGING_EVIDENCE)
+
+
+@lru_cache(maxsize=2)
+def _read(file: str, evidence: tuple[str, ...]) -> PairTable:
+    values = json.loads(Path(__file__).with_name(file).read_text("utf-8"))
     by_name = values["evidence"]
     columns = {
-        key: np.array([by_name[name][key] for name in EVIDENCE]).T
+        key: np.array([by_name[name][key] for name in evidence]).T
         for key in ("low", "high", "mean", "spread", "knots", "slopes")
     }
     return PairTable(**columns, constant=values["constant"], doubt=values["doubt"])
