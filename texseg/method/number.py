@@ -2,18 +2,17 @@
 
 An over-segmentation is fitted first. Two of its clusters are merged again and again, until one is left. Each
 merge asks one question: were these two one texture or two? What is measured of the pair, its *evidence*, has
-learned log-odds ``f`` of two (:class:`texseg.method.pairs.PairTable`). Of the three closest pairs (average
-linkage of ``d'``, see :mod:`texseg.method.pairs`) the one with the least is merged, since a small patch of
-another texture may be closer than two halves of one that a shadow crosses. If K is the right number, the
-pairs of all merges down to K were one texture, and those of all merges from K down were two, so that::
+learned log-odds of two (:class:`texseg.method.pairs.PairTable`). Of the three closest pairs (average linkage
+of ``d'``, see :mod:`texseg.method.pairs`) the one with the least is merged, since a small patch of another
+texture may be closer than two halves of one that a shadow crosses. The finished tree is judged by other
+log-odds ``f``, whose evidence also says how a pair compares with the merges before and after it. If K is the
+right number, all merges down to K joined one texture, and all merges from K down joined two, so that::
 
     log P(K) = sum of f over the merges that lead from K segments to one + constant
 
-This ``f`` also knows how the pair compares with the merges before and after it. Its table was fitted by
-maximum likelihood of the number, on images where it is known (``benchmarks/learn_number.py``), so P is
-calibrated for images like those. A share of the probability, the
-doubt, is spread evenly over all numbers that may be answered, so that the answer is never certain for images
-of other kinds.
+The table of ``f`` was fitted by maximum likelihood of the number, on images where it is known
+(``benchmarks/learn_number.py``), so P is calibrated for images like those. A share of the probability, the
+doubt, is spread evenly over all numbers that may be answered: of other images the answer is never certain.
 
 *Which number is chosen?* The least whose expected loss is within .05 of the smallest: few segments first. The
 loss of k segments where K are right is one half if k differs from K, plus half the distance between the two
