@@ -84,7 +84,7 @@ def learn_features(
 ) -> tuple[Features, list[NDArray[np.uint8]]]:
     """Learn ranges and textons from images, and encode these: uint8 bins (C, ...), one array each.
 
-    Of stacks, whose axes are more than the bank's, every plane is an image.
+    Every plane of a stack, which has one axis more than the bank, is an image.
     """
     shapes, is_stack = [planes.bands[0].shape for planes in images], False
     if len(shapes[0]) > len(bank.spacing):

@@ -150,7 +150,7 @@ class Search:
         return np.concatenate([profiles, windows.profiles(worst[:, None].astype(np.float32))])
 
     def novelties(self, profiles: Floats, crops: Sequence[tuple[slice, ...]] = ()) -> list[NDArray[np.bool_]]:
-        """Cells (N,) of what fits a cluster worst, the most first, where nearly all of it lies in one place.
+        """Cells (N,) of what fits a cluster worst, the largest first, if nearly all of it lies in one place.
 
         The windows of each of K profiles are divided in two, from those that fit it worst; of a texture that
         varies, these are scattered. Several ``crops`` of one scene may show the same place.
@@ -207,9 +207,9 @@ class Search:
     ) -> tuple[Floats, list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
         """Profiles (k, M), k up to ``most``, with rare textures; cells (N,) of these and of what may be some.
 
-        Each of `novelties` is tried as one more cluster. If all are likely textures then, it is added; if two
-        others are likelier one than it is one with any, it takes the place of one of them; if its odds are
-        above ``least``, it is said.
+        Each of `novelties`, of an image the smallest, is tried as one more cluster. It is added if all are
+        likely textures then; it replaces one of two others that are likelier a single texture than it and any
+        other; otherwise its cells are given if the log-odds of all are above ``least``.
         """
         taken, left, seen, state = [], [], np.zeros(len(self.cells.sizes), bool), self.rng.get_state()
         novelties = self.novelties(profiles, crops)

@@ -24,9 +24,7 @@ from texseg.pixels.composites import label_sizes
 
 _RARE = 0.1  # of an image; a note tells of less that may be one more segment
 _CHANGED = 0.1  # share of the cells that must change their class for borders to be learned again
-_LIKELY = (
-    1.0  # logarithm of the odds from which on that is said; 0 came on half of the mosaics of 12 textures
-)
+_LIKELY = 1.0  # log-odds from which on that is said; from 0 it was said of half of the mosaics of 12 textures
 _DOUBTFUL = -3.0  # the same of a scene, of which few crops are seen
 
 
