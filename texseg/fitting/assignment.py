@@ -103,13 +103,11 @@ class SoftMax:
 
     def cluster_terms(self, posteriors: Floats) -> Floats:
         """``sum_i Q_ik log(Q_ik / (c_i rho_k))`` with the best ``rho``, shape (K,)."""
-        ones, shares = np.ones(len(posteriors)), posteriors
-        c = ones if self.row_weights is None else self.row_weights
-        if self.row_weights is not None:
-            shares = posteriors / np.maximum(c, _TINY)[:, None]
-        sizes = ones @ posteriors
+        ones, c = np.ones(len(posteriors)), self.row_weights
+        shares = posteriors if c is None else posteriors / np.maximum(c, _TINY)[:, None]
+        sizes, total = ones @ posteriors, len(ones) if c is None else c.sum()
         surprise = ones @ (posteriors * np.log(np.maximum(shares, _TINY)))
-        return surprise - sizes * np.log(np.maximum(sizes, _TINY) / c.sum())
+        return surprise - sizes * np.log(np.maximum(sizes, _TINY) / total)
 
 
 @dataclass(frozen=True, eq=False)
