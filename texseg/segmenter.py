@@ -345,7 +345,8 @@ class Segmenter(Editable):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learned to a model file: plain data, no pickle; see :meth:`load`.
 
-        The file keeps ``pixel_size_`` (height, width, unit) if you set it, as ``texseg fit`` does.
+        The file keeps ``pixel_size_`` (height, width, unit) if you set it, as ``texseg fit`` does. A file
+        that is not a model is never replaced (FileExistsError).
         """
         self._check_is_fitted()
         names = ["channel_axis", "spatial_dims", "spacing", "planes", "plane_coupling", "nodata", "log"]

@@ -37,8 +37,9 @@ def write_polygons(
 ) -> None:
     """Write the connected regions to a GeoJSON file, as :func:`polygons` gives them, or to a GeoPackage.
 
-    The file appears whole or not at all. A GeoPackage (``.gpkg``) has one layer, regions, and needs pyogrio.
-    All but ``path``, of text or path-like, is as for :func:`polygons`.
+    The file appears whole or not at all, and replaces only an earlier one of its kind, or a FileExistsError
+    is raised. A GeoPackage (``.gpkg``) has one layer, regions, and needs pyogrio. All but ``path``, of text
+    or path-like, is as for :func:`polygons`.
 
     Examples
     --------

@@ -95,7 +95,7 @@ def write_report(
         and coarser segmentations are estimates. Of a volume or a stack (D, H, W) the page moves through
         planes and cuts across them, at most 4 million voxels, and says what it leaves out.
     path : str or path-like
-        File to write, ``.html`` or ``.htm``; its folder is made. An earlier report is replaced, nothing else.
+        File to write, ``.html`` or ``.htm``; its folder is made. Only an earlier report is replaced.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
     labels, confidence : int and float arrays of shape (H, W), optional
@@ -234,7 +234,8 @@ def write_index(
 ) -> None:
     """Write a page with a picture for every report, from `write_report`, each a link to it.
 
-    The links are relative to the folder of ``path``, so that the folder can be moved as a whole.
+    The links are relative to the folder of ``path``, so that the folder can be moved as a whole. As by
+    `write_report`, only an earlier page of texseg is replaced; else a FileExistsError is raised.
     """
     path = output_path(path, "report")
     cards = []
