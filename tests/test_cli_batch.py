@@ -88,7 +88,7 @@ class TestInputs:
         assert sorted(name for name, _ in names_of([folder])) == kept
         assert len(names_of([folder, folder / "a_truth.png"])) == 5
         done = invoke("segment", folder, "-k", 2, "--preset", "plain", "-q", "-o", tmp_path / "out")
-        said = "skipped 2 named as truth, mask or strokes of an image next to them (to use one, name it)"
+        said = "skipped 2 files named as truth, mask or strokes of another image; name one to use it"
         assert done.stderr == f"note: {said}\n"
 
     def test_output_folder_inside_the_input_is_not_searched(self, tmp_path):

@@ -73,9 +73,9 @@ def segment(**options: Any) -> None:
 def paint(**options: Any) -> None:
     """Paint on images in the browser: strokes correct the segments.
 
-    The page is served to this computer alone, until Ctrl-C. What you paint is kept in the folder strokes, in
-    that for the results, at once; Save writes what texseg segment writes, the model, and the command that
-    makes it again.
+    The page is served to this computer alone, until Ctrl-C. What you paint is kept at once, in the folder
+    strokes among the results; Save writes what texseg segment writes, the model, and the command that makes
+    them again.
     """
     from texseg.cli.paint import open_page
 
@@ -242,7 +242,7 @@ def score(**options: Any) -> None:
 def info(**options: Any) -> None:
     """Say what would be read from image files, and at what cost.
 
-    seconds are those that one processor needs to find the labels; tables, pictures and reports come on top.
+    The seconds are what one processor needs to find the labels; tables, pictures and reports take more.
     """
     from texseg.cli.inputs import describe, reading_of
 

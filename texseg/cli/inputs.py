@@ -82,7 +82,7 @@ def collect_inputs(
             if _OWN_OUTPUT.search(file.name):
                 skipped["files that look like texseg output"] += 1
             elif about.name != file.stem and about in stems:
-                skipped["named as truth, mask or strokes of an image next to them (to use one, name it)"] += 1
+                skipped["files named as truth, mask or strokes of another image; name one to use it"] += 1
             elif is_special(file):
                 skipped["that are pipes or devices, not files"] += 1
             elif file.suffix.lower() in _IMAGE_SUFFIXES.split() or is_image(file):
