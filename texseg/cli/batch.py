@@ -209,7 +209,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
         finally:
             pools.append(pool)
 
-    threads = ThreadPoolExecutor(n_processes, initializer=_be_unheard_by_workers)
+    threads = ThreadPoolExecutor(n_processes, initializer=_block_signals)
     try:
         begun, crashed = {threads.submit(in_a_process, item): item for item in items}, []
         for future in as_completed(begun):
@@ -217,7 +217,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
                 crashed.append(begun[future])
             else:
                 yield future.result()
-        for item in crashed:  # again, without another beside it that needs memory
+        for item in crashed:  # again, alone: memory may have been too short for several
             yield threads.submit(in_a_process, item).result()
     except BaseException:
         threads.shutdown(wait=False, cancel_futures=True)
@@ -251,8 +251,8 @@ def _end_with_parent() -> None:
     os._exit(1)  # what it has not finished is removed by the next run
 
 
-def _be_unheard_by_workers() -> None:
-    """Make workers that this thread starts inherit that the signals of a terminal are blocked."""
+def _block_signals() -> None:
+    """Block the signals of a terminal in this thread, and so in the processes that it starts."""
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
         signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_MAIN_PROCESS)
 

@@ -202,7 +202,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
         if marker == _START_OF_SCAN:
             following = _MARKER_IN_SCAN.search(data, position)
             position = len(data) if following is None else following.start()
-    raise MalformedFileError("JPEG with more marker segments than a picture has, file is corrupt")
+    raise MalformedFileError("more marker segments than a picture has, file is corrupt")
 
 
 class Jpeg(Picture):
