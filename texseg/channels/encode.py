@@ -88,7 +88,7 @@ def learn_features(
     """
     shapes, is_stack = [planes.bands[0].shape for planes in images], False
     if len(shapes[0]) > len(bank.spacing):
-        is_stack, images = True, [own for planes in images for own in slices_of(planes)]
+        is_stack, images = True, [plane for planes in images for plane in slices_of(planes)]
     intensity = learn_intensity(images, sigma, logarithm, bank.spacing)
     masks = [planes.mask for planes in images]
     weights = patch_weight, value_weight
@@ -96,7 +96,7 @@ def learn_features(
     heads, side = listed[0], patch_side(len(bank.spacing))
     codebook = np.empty((0, side ** len(bank.spacing)), np.float32)
     bins = [np.empty((len(heads), *shape), np.uint8) for shape in shapes]
-    outs = [own for whole in bins for own in (np.moveaxis(whole, 1, 0) if is_stack else [whole])]
+    outs = [out for whole in bins for out in (np.moveaxis(whole, 1, 0) if is_stack else [whole])]
 
     def learn(index: int) -> Range:
         """Learn one channel from all images, and encode it in all."""

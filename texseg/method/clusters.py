@@ -219,9 +219,9 @@ class Search:
             fit, tree = self._with_last(np.concatenate([profiles, start]))
             odds = own = -np.inf
             if tree is not None:
-                each = shipped_table().log_odds(tree.evidence)
-                mine = next(i for i, pair in enumerate(tree.merges) if k in pair)
-                odds, own = float(each[0]), float(each[mine])
+                odds_of_merges = shipped_table().log_odds(tree.evidence)
+                its_merge = next(i for i, pair in enumerate(tree.merges) if k in pair)
+                odds, own = float(odds_of_merges[0]), float(odds_of_merges[its_merge])
             cells = arg_max_over(fit.posteriors.T) == k
             if odds > 0 and k < most:
                 profiles = fit.profiles

@@ -92,7 +92,7 @@ class Divider:
                 f"segments grew from {K} to {number}, grow=False (--no-grow) keeps it"
             )
         sizes = search.cells.sizes
-        return profiles, [own for own in left if is_scene or sizes @ own < _RARE * sizes.sum()]
+        return profiles, [cells for cells in left if is_scene or sizes @ cells < _RARE * sizes.sum()]
 
     def _note_one_more(self, search: Search, rare: list[NDArray[np.bool_]], number: int) -> None:
         """Say how much may be one more segment, and where."""
