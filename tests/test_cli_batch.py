@@ -363,6 +363,32 @@ class TestBatches:
         invoke("segment", folder, *options, "-o", out, "-q")
         assert read_labels(out / "a_labels.png").max() == options[1]
 
+    def test_what_texseg_did_not_write_is_not_replaced(self, tmp_path):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        out.mkdir()
+        (out / "a_labels.png").write_bytes(b"drawn by hand")
+        said = invoke("segment", folder, "-k", 3, "-o", out, "-q", exit_code=1).stderr
+        assert "a_labels.png is in no record of texseg's (a_run.json), and was not replaced; move" in said
+        assert contents(out) == {"a_labels.png": b"drawn by hand"}
+        (out / "a_labels.png").unlink()
+        invoke("segment", folder, "-k", 3, "-o", out, "-q")
+        (out / "a_regions.csv").write_text("counted by hand")
+        said = invoke("segment", folder, "-k", 3, "-o", out, "-q", "--regions", exit_code=1).stderr
+        assert "a_regions.csv is in no record" in said
+
+    def test_a_first_run_that_is_ended_hinders_no_second(self, tmp_path, monkeypatch):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+
+        def full(*_, **__):
+            raise OSError("No space left on device")
+
+        with monkeypatch.context() as disk:
+            disk.setattr(outputs, "write_record", full)
+            invoke("segment", folder, "-k", 3, "-o", out, "-q", exit_code=1)
+        assert (out / "a_labels.png").exists()
+        invoke("segment", folder, "-k", 2, "-o", out, "-q")
+        assert read_labels(out / "a_labels.png").max() == 2
+
     def test_a_run_that_is_ended_leaves_what_the_next_needs_to_know(self, tmp_path, monkeypatch):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
         invoke("segment", folder, "-k", 3, "-o", out, "-q", "--polygons")
@@ -522,7 +548,7 @@ class TestBatches:
             return
         assert main_process.returncode == 128 + number
         assert said == b"texseg: interrupted\n"
-        assert not list(out.glob(".*.part"))
+        assert not any(path.is_dir() for path in out.glob(".*.part"))  # a record of what is there may stay
         records = json.loads((tmp_path / "run.json").read_text())
         assert {record["status"] for record in records} <= {"done"}
         assert len(records) < 40

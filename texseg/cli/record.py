@@ -66,14 +66,20 @@ def _beside(image: Path) -> list[Path]:
     return [file for file in dict.fromkeys(files) if file != image and file.is_file()]
 
 
-def refuse_edited(planned: Mapping[str, Collection[Path]]) -> None:
-    """Refuse, before any work, to replace results that somebody has changed since they were written."""
-    for record in planned.get("run", ()):
-        digests = _outputs_in(_read(record), record)
-        for path in (path for paths in planned.values() for path in paths):
-            if path.name in digests and digest_of(path) != digests[path.name]:
-                said = f"{shown(path)} was changed since texseg wrote it, and was not replaced"
-                raise FileExistsError(f"{said}; move it away, or choose another folder with -o")
+def refuse_others(planned: Mapping[str, Collection[Path]]) -> None:
+    """Refuse, before any work, to replace what somebody else wrote, or has changed since texseg wrote it."""
+    for path in planned.get("run", ()):
+        record, digests = _read(path), _outputs_in(_read(path), path)
+        was_ended = not record and (path.exists() or _withdrawn(path).exists())  # what it wrote is not listed
+        for output in (each for outputs in planned.values() for each in outputs if each != path):
+            if output.name in digests and digest_of(output) != digests[output.name]:
+                said = "was changed since texseg wrote it"
+            elif output.is_file() and output.name not in digests and not was_ended:
+                said = f"is in no record of texseg's ({path.name})"
+            else:
+                continue
+            remedy = "move it away, or choose another folder with -o"
+            raise FileExistsError(f"{shown(output)} {said}, and was not replaced; {remedy}")
 
 
 def replace_earlier(
@@ -83,9 +89,8 @@ def replace_earlier(
     withdrawn = _withdrawn(path)
     record, names = _read(path) or _read(withdrawn), {output.name for output in planned}
     others = {name: digest for name, digest in _outputs_in(record, path).items() if name not in names}
-    if record:
-        # what it was made from is not kept: this run may have written some of its files anew
-        atomic_write(withdrawn, json.dumps({**record, "made_from": None}).encode())
+    # what it was made from is not kept: this run may have written some of its files anew
+    atomic_write(withdrawn, json.dumps({**record, "made_from": None}).encode())
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     before = record.get("made_from")
@@ -155,7 +160,7 @@ def _outputs_in(record: Mapping[str, Any], path: Path) -> dict[str, str]:
     """Digests in a record by the names of files; whatever texseg would not call a result is skipped."""
     outputs = record.get("outputs")
     stem = path.name.removesuffix("_run.json")
-    of_this = re.compile(rf"{re.escape(stem)}(_\d+|_numbers)?_({'|'.join(OUTPUT_KINDS)})\.\w+")
+    of_this = re.compile(rf"{re.escape(stem)}(_\d+|_numbers)?_({'|'.join(OUTPUT_KINDS)}|volumes|planes)\.\w+")
     return {
         name: digest
         for name, digest in (outputs.items() if isinstance(outputs, dict) else ())
