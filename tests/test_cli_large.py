@@ -224,6 +224,19 @@ def test_what_is_finished_is_not_made_again_by_resume(place, tmp_path, monkeypat
         assert "skipped" not in run(*args, "--resume", "--merge", "1+2").stdout
 
 
+def test_a_model_that_cannot_be_read_again_ends_the_run(place, tmp_path, monkeypatch):
+    """The fit must not begin again and again."""
+
+    def refused(path):
+        raise OSError("model file was damaged")
+
+    monkeypatch.setattr("texseg.cli.record.Segmenter.load", refused)
+    words = ("segment", place / "image.tif", "-k", 2, "--preset", "plain", *LITTLE, "-o", tmp_path)
+    failed = run(*words)
+    assert failed.exit_code == 1
+    assert failed.stderr == f"failed: {place / 'image.tif'}: model file was damaged\n"
+
+
 def test_two_runs_on_one_image_in_one_folder_are_said(place, tmp_path, monkeypatch):
     read = texseg.method.blocks.read_block
 

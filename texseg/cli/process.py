@@ -360,11 +360,10 @@ def _label_by_blocks(
     growth = work.parameters.get("n_segments"), work.parameters.get("grow", False)
     while True:
         model, sample = parts.model() if work.model is None else (work.model, {})
-        if model is None:  # it is used as it will be read again
-            fitted, about = _fit_crops(scene, work, callback, novel)
+        if model is None:
+            fitted, sample = _fit_crops(scene, work, callback, novel)
             choice = number_in_words(fitted)
-            parts.keep_model(fitted, about)
-            continue
+            model = parts.keep_model(fitted, sample)
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
         options: dict[str, Any] = {"n_jobs": n_jobs, "tell": tell, "client": client}
         novel = blocks.read_blocks(scene, model.textures_, plan, request, parts, **options)

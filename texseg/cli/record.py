@@ -218,10 +218,11 @@ class PartsFolder:
         self.begin()
         return None, {}
 
-    def keep_model(self, model: Segmenter, about: Mapping[str, Any]) -> None:
-        """Save a model and, last, what is known of its crops: only with that it is complete."""
+    def keep_model(self, model: Segmenter, about: Mapping[str, Any]) -> Segmenter:
+        """Save a model and, last, what is known of its crops, which completes it; give it as it is read."""
         model.save(self.folder / _MODEL)
         atomic_write(self.folder / _SAMPLE, json.dumps(about).encode(), parents=False)
+        return Segmenter.load(self.folder / _MODEL)
 
     def remove(self) -> None:
         """Remove the folder when all is done, unless somebody has put something else into it."""
