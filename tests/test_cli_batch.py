@@ -368,13 +368,14 @@ class TestBatches:
         out.mkdir()
         (out / "a_labels.png").write_bytes(b"drawn by hand")
         said = invoke("segment", folder, "-k", 3, "-o", out, "-q", exit_code=1).stderr
-        assert "a_labels.png is in no record of texseg's (a_run.json), and was not replaced; move" in said
+        reason = "was not written by texseg (a_run.json does not list it), and was not replaced; move it away"
+        assert f"{out / 'a_labels.png'} {reason}" in said
         assert contents(out) == {"a_labels.png": b"drawn by hand"}
         (out / "a_labels.png").unlink()
         invoke("segment", folder, "-k", 3, "-o", out, "-q")
         (out / "a_regions.csv").write_text("counted by hand")
         said = invoke("segment", folder, "-k", 3, "-o", out, "-q", "--regions", exit_code=1).stderr
-        assert "a_regions.csv is in no record" in said
+        assert "a_regions.csv was not written by texseg (a_run.json does not" in said
 
     def test_a_first_run_that_is_ended_hinders_no_second(self, tmp_path, monkeypatch):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"

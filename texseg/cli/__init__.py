@@ -56,7 +56,7 @@ def segment(**options: Any) -> None:
 
     PATH is an image, a folder of images, or a pattern. The results for rock.png are rock_labels.png and .tif
     (the value of a pixel is its label), rock_overlay.png to look at, rock_segments.csv, and rock_run.json,
-    which says how they were made. Earlier results are replaced, unless you edited them.
+    which says how they were made. Earlier results are replaced, but no file that you made or edited.
     """
     _segment(options, _USUAL)
 

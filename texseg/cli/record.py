@@ -75,7 +75,7 @@ def refuse_others(planned: Mapping[str, Collection[Path]]) -> None:
             if output.name in digests and digest_of(output) != digests[output.name]:
                 said = "was changed since texseg wrote it"
             elif output.is_file() and output.name not in digests and not was_ended:
-                said = f"is in no record of texseg's ({path.name})"
+                said = f"was not written by texseg ({path.name} does not list it)"
             else:
                 continue
             remedy = "move it away, or choose another folder with -o"
