@@ -251,3 +251,11 @@ def test_flat_areas_are_divided_by_their_values(n_segments):
     model = TextureSegmenter(n_segments).fit(np.array([20, 120, 230], np.uint8)[truth])
     assert model.cue_ == "values"
     assert adjusted_rand_score(truth.ravel(), model.labels_.ravel()) == 1
+
+
+def test_pixels_without_data_make_no_image_flat():
+    """Noise that is seen in single pixels was divided into eight segments of equal values."""
+    rng = np.random.default_rng(3)
+    image, mask = rng.integers(0, 256, (96, 96)).astype(np.uint8), np.zeros((96, 96), bool)
+    mask[::7, ::9] = True
+    assert TextureSegmenter().fit(image, mask=mask).labels_.max() == 2

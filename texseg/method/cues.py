@@ -66,10 +66,19 @@ def measured(labels: Sequence[NDArray], scenes: Sequence[Scene], features: Featu
 
 
 def are_flat(scenes: Sequence[Scene], features: Features) -> bool:
-    """Whether nearly all pixels have the plain values of a neighbour."""
-    planes = [plane for scene in scenes for plane in scene.bins[features.wavelengths == 0]]
-    changes = [np.count_nonzero(plane[..., 1:] != plane[..., :-1]) for plane in planes]
-    return all(n < (1 - _FLAT) * plane.size for n, plane in zip(changes, planes, strict=True))
+    """Whether nearly all pixels with data have the plain values of their neighbours."""
+    for scene in scenes:
+        judged = np.ones(scene.shape, bool) if scene.mask is None else scene.mask
+        if scene.ground is not None:
+            judged = judged & ~scene.ground
+        for axis in range(judged.ndim):
+            own, planes = np.moveaxis(judged, axis, -1), np.moveaxis(scene.bins, axis + 1, -1)
+            both = own[..., 1:] & own[..., :-1]
+            most = (1 - _FLAT) * np.count_nonzero(both)
+            for plane in planes[features.wavelengths == 0]:
+                if np.count_nonzero((plane[..., 1:] != plane[..., :-1]) & both) >= most:
+                    return False
+    return True
 
 
 def odds_of_values(confidence: float, ragged: float, told: float, share: float = 1.0) -> float:
