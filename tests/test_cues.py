@@ -259,3 +259,13 @@ def test_pixels_without_data_make_no_image_flat():
     image, mask = rng.integers(0, 256, (96, 96)).astype(np.uint8), np.zeros((96, 96), bool)
     mask[::7, ::9] = True
     assert TextureSegmenter().fit(image, mask=mask).labels_.max() == 2
+
+
+def test_background_is_one_of_the_most_segments():
+    """Flat areas on it got as many as were allowed, and it came on top."""
+    image = np.full((400, 400), 255, np.uint8)
+    image[90:210, 90:150], image[90:210, 150:210] = 20, 200
+    image[90:210:9, 90:210:9] += 30
+    model = TextureSegmenter(k_max=2).fit(image)
+    assert model.ground_ is not None
+    assert model.labels_.max() == 2

@@ -221,8 +221,9 @@ class Divider:
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
         numbers = [K]
         if by_texture.selection is not None and are_flat(scenes, features):  # as many as explain the values
-            first = n_textures(self.settings.k_min, scenes[0].ground is not None)
-            numbers = [*range(first, self.settings.k_max + 1), K]
+            has_ground = any(scene.ground is not None for scene in scenes)
+            first, last = (n_textures(k, has_ground) for k in (self.settings.k_min, self.settings.k_max))
+            numbers = [*range(first, last + 1), K]
         for number in numbers:
             best = self._of_values(by_values, means, number)
             labels = [own for own, _ in best.labelled]
