@@ -254,7 +254,7 @@ def test_flat_areas_are_divided_by_their_values(n_segments):
 
 
 def test_pixels_without_data_make_no_image_flat():
-    """Noise that is seen in single pixels was divided into eight segments of equal values."""
+    """Noise that is seen in single pixels alone has no neighbours to be equal to."""
     rng = np.random.default_rng(3)
     image, mask = rng.integers(0, 256, (96, 96)).astype(np.uint8), np.zeros((96, 96), bool)
     mask[::7, ::9] = True
@@ -262,10 +262,21 @@ def test_pixels_without_data_make_no_image_flat():
 
 
 def test_background_is_one_of_the_most_segments():
-    """Flat areas on it got as many as were allowed, and it came on top."""
+    """It counts together with the flat areas on it."""
     image = np.full((400, 400), 255, np.uint8)
     image[90:210, 90:150], image[90:210, 150:210] = 20, 200
     image[90:210:9, 90:210:9] += 30
     model = TextureSegmenter(k_max=2).fit(image)
     assert model.ground_ is not None
     assert model.labels_.max() == 2
+
+
+@pytest.mark.parametrize("n_areas", [3, 5])
+def test_scattered_flat_areas_get_as_many_segments_as_explain_their_values(n_areas):
+    """Windows hold several areas, so that textures are fewer."""
+    places = np.random.default_rng(1).uniform(size=(3 * n_areas, 2)) * 192
+    nearest = KDTree(places).query(np.indices((192, 192)).reshape(2, -1).T)[1]
+    truth = nearest.reshape(192, 192) % n_areas
+    model = TextureSegmenter().fit(np.linspace(30, 220, n_areas).round()[truth])
+    assert model.cue_ == "values" and model.n_segments_ == model.selection_.chosen == n_areas
+    assert adjusted_rand_score(truth.ravel(), model.labels_.ravel()) > 0.95

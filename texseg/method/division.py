@@ -227,7 +227,7 @@ class Divider:
         for number in numbers:
             best = self._of_values(by_values, means, number)
             labels = [own for own, _ in best.labelled]
-            if measured(labels, scenes, features)[2] <= EXACT:
+            if numbers[1:] and measured(labels, scenes, features)[2] <= EXACT:
                 break
         if best.selection is None:
             return best
