@@ -377,6 +377,16 @@ class TestBatches:
         said = invoke("segment", folder, "-k", 3, "-o", out, "-q", "--regions", exit_code=1).stderr
         assert "a_regions.csv was not written by texseg (a_run.json does not" in said
 
+    @pytest.mark.parametrize("record", [b"", b"{", b'{"outputs": 3}'])
+    def test_a_damaged_record_gives_away_no_files(self, tmp_path, record):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        out.mkdir()
+        (out / "a_labels.png").write_bytes(b"drawn by hand")
+        (out / "a_run.json").write_bytes(record)
+        said = invoke("segment", folder, "-k", 3, "-o", out, "-q", exit_code=1).stderr
+        assert "a_labels.png was not written by texseg (a_run.json does not list it)" in said
+        assert contents(out) == {"a_labels.png": b"drawn by hand", "a_run.json": record}
+
     def test_a_first_run_that_is_ended_hinders_no_second(self, tmp_path, monkeypatch):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
 
