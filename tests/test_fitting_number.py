@@ -125,7 +125,7 @@ def test_a_corner_too_much_is_cheaper_than_half_the_image():
 def test_of_numbers_that_cost_hardly_more_the_fewest_segments_are_chosen():
     """Odds that say next to nothing once made the answer as many clusters as the tree has."""
     choice = choose_number(tree_of([0.02] * 11, areas=[100] * 12), k_min=2, table=PLAIN)
-    near = choice.n_segments[choice.losses <= choice.losses.min() + 0.05]
+    near = choice.n_segments[choice.losses <= choice.losses.min() + 0.08]
     assert choice.chosen == near[0] < choice.n_segments[choice.losses.argmin()]
     sure = choose_number(tree_of([9.0] * 3, areas=[100] * 4), k_min=2, table=PLAIN)
     assert sure.chosen == sure.n_segments[sure.losses.argmin()] == 4

@@ -81,6 +81,13 @@ def are_flat(scenes: Sequence[Scene], features: Features) -> bool:
     return True
 
 
+def have_few(means: NDArray[np.floating], most: int) -> bool:
+    """Whether nearly all mean values (cells, C) are one of so many; those of a smooth change are not."""
+    levels = np.round(255 * (means - means.min(axis=0)) / np.maximum(np.ptp(means, axis=0), 1e-9))
+    counts = np.sort(np.unique(levels, axis=0, return_counts=True)[1])
+    return bool(counts[-most:].sum() >= _FLAT * len(means))
+
+
 def odds_of_values(confidence: float, ragged: float, told: float, share: float = 1.0) -> float:
     """Log-odds that a map by values is the better one.
 

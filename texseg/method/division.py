@@ -12,7 +12,7 @@ from texseg.channels.encode import Features
 from texseg.counts.axes import largest_part
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
-from texseg.method.cues import EXACT, are_flat, measured, odds_of_values
+from texseg.method.cues import EXACT, are_flat, have_few, measured, odds_of_values
 from texseg.method.labelling import Labelled, Window, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.sampling import FEWEST_CROPS, placed
@@ -220,9 +220,10 @@ class Divider:
             return _labelled(by_values._replace(textures=textures, classes=classes), settings.min_size)
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
         numbers = [K]
-        if by_texture.selection is not None and are_flat(scenes, features):  # as many as explain the values
-            has_ground = any(scene.ground is not None for scene in scenes)
-            first, last = (n_textures(k, has_ground) for k in (self.settings.k_min, self.settings.k_max))
+        has_ground = any(scene.ground is not None for scene in scenes)
+        first, last = (n_textures(k, has_ground) for k in (self.settings.k_min, self.settings.k_max))
+        is_flat = by_texture.selection is not None and are_flat(scenes, features)
+        if is_flat and have_few(means[cells.sizes > 0], last):  # as many as explain the values
             numbers = [*range(first, last + 1), K]
         for number in numbers:
             best = self._of_values(by_values, means, number)

@@ -14,7 +14,7 @@ The table of ``f`` was fitted by maximum likelihood of the number, on images whe
 (``benchmarks/learn_number.py``), so P is calibrated for images like those. A share of the probability, the
 doubt, is spread evenly over all numbers that may be answered: of other images the answer is never certain.
 
-*Which number is chosen?* The least whose expected loss is within .05 of the smallest: few segments first. The
+*Which number is chosen?* The least whose expected loss is within .08 of the smallest: few segments first. The
 loss of k segments where K are right is one half if k differs from K, plus half the distance between the two
 maps: one minus the adjusted Rand index of the two levels of the tree. So a number that merely splits off a
 small corner costs little more than one half, and being off by one is cheaper than being off by four.
@@ -41,7 +41,7 @@ from texseg.method.pairs import (
 _RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved; 3 to 24 work
 _EXACT = 0.5  # share of the loss that any wrong number costs; the rest is the distance between the maps
-_AS_GOOD = 0.05  # of the loss: fewer segments cost hardly more; .03 to .08 are right as often
+_AS_GOOD = 0.08  # of the loss: fewer segments cost hardly more; .05 to .1 are right as often
 _LISTED = 0.05  # least probability of another number to be reported
 _MOST_LISTED = 3
 _LIKELY = 0.5  # least probability of a single texture to be reported
@@ -61,7 +61,7 @@ class Selection(NamedTuple):
     separations: NDArray[np.float64]
     """(n,), separation of the closest two segments, see :mod:`texseg.method.pairs`; NaN for one segment."""
     chosen: int
-    """The fewest segments whose loss is within .05 of the least."""
+    """The fewest segments whose loss is within .08 of the least."""
     by_values: bool = False
     """Whether the image was divided by plain values, of whose number textures tell nothing."""
 
@@ -189,7 +189,7 @@ def merge_tree(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTr
 
 
 def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = None) -> Selection:
-    """Find the fewest segments, at least ``k_min``, whose expected loss is within .05 of the least.
+    """Find the fewest segments, at least ``k_min``, whose expected loss is within .08 of the least.
 
     If the tree has fewer than ``k_min`` clusters, all of them are kept. ``table`` is the shipped one unless
     given.
