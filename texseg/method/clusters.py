@@ -41,7 +41,7 @@ from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_m
 from texseg.fitting.moves import Transition
 from texseg.method.confidence import confusion_of_clusters
 from texseg.method.number import MergeTree, dissolved, merge_tree
-from texseg.method.pairs import shipped_table
+from texseg.method.pairs import odds_of_first, shipped_table
 from texseg.method.seeds import Description, describe
 from texseg.method.textures import Textures, divergence, divergence_limits, scores_of
 from texseg.models.histograms import HistogramClustering, Profiles
@@ -217,15 +217,14 @@ class Search:
             k, n_records = len(profiles), len(self.history)
             start = self.cells.profiles(found[:, None].astype(np.float32))
             fit, tree = self._with_last(np.concatenate([profiles, start]))
-            odds = own = -np.inf
+            odds, is_surer = -np.inf, False  # than what was merged first
             if tree is not None:
-                odds_of_merges = shipped_table().log_odds(tree.evidence)
-                its_merge = next(i for i, pair in enumerate(tree.merges) if k in pair)
-                odds, own = float(odds_of_merges[0]), float(odds_of_merges[its_merge])
+                odds, in_tree = odds_of_first(tree.evidence), shipped_table().log_odds(tree.evidence)
+                is_surer = in_tree[0] < in_tree[next(i for i, pair in enumerate(tree.merges) if k in pair)]
             cells = arg_max_over(fit.posteriors.T) == k
             if odds > 0 and k < most:
                 profiles = fit.profiles
-            elif tree is not None and odds <= 0 and odds < own:
+            elif tree is not None and odds <= 0 and is_surer:
                 profiles = self.on_cells(self._of_level(tree, k)[None])[0].profiles
             else:
                 del self.history[n_records:]  # which is that of the result

@@ -318,6 +318,12 @@ def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([evidence, *(each[:, _COMPARED] for each in (before, after, mean))])
 
 
+def odds_of_first(evidence: NDArray[np.float64]) -> float:
+    """Log-odds of two textures of the first merge of a tree, from evidence (merges, ...), as it was made."""
+    seen = evidence[:, : len(PAIR_EVIDENCE)]
+    return float(merging_table().log_odds(in_context(seen[:0], seen[:1]))[0])
+
+
 def in_context(earlier: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
     """Append to the evidence (n, PAIR_EVIDENCE) of pairs how each would do as the merge after ``earlier``."""
     linked = [PAIR_EVIDENCE.index(name) for name in ("separation", "linked separation")]

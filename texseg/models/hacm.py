@@ -288,8 +288,8 @@ class HACM(OneSided):
     >>> model = HACM(n_clusters=2, beta=1.0, random_state=0).fit(X)
     >>> print(model.tree_text(["common", "left", "right"], n_words=1))
     root: common 1.00
-      cluster 1 (2 rows): right 0.92
       cluster 0 (2 rows): left 1.00
+      cluster 1 (2 rows): right 0.92
     """
 
     mixing: str = "cluster"
