@@ -319,9 +319,12 @@ def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def odds_of_first(evidence: NDArray[np.float64]) -> float:
-    """Log-odds of two textures of the first merge of a tree, from evidence (merges, ...), as it was made."""
+    """Log-odds of two textures of the first merge of a tree, from evidence (merges, ...) of all of them."""
     seen = evidence[:, : len(PAIR_EVIDENCE)]
-    return float(merging_table().log_odds(in_context(seen[:0], seen[:1]))[0])
+    separation, contrast = (seen[:, PAIR_EVIDENCE.index(name)] for name in ("separation", "contrast"))
+    first = in_context(seen[:0], seen[:1])
+    first[0, -2:] = np.clip(separation[0] - separation[:2][-1], -3, 3), max(0.0, contrast.max())
+    return float(merging_table().log_odds(first)[0])
 
 
 def in_context(earlier: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
