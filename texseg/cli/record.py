@@ -69,7 +69,8 @@ def _beside(image: Path) -> list[Path]:
 def refuse_others(planned: Mapping[str, Collection[Path]]) -> None:
     """Refuse, before any work, to replace what somebody else wrote, or has changed since texseg wrote it."""
     for path in planned.get("run", ()):
-        record, digests = _read(path), _outputs_in(_read(path), path)
+        record = _read(path)
+        digests = _outputs_in(record, path)
         was_ended = not record and _withdrawn(path).exists()  # what it wrote is not listed
         for output in (each for outputs in planned.values() for each in outputs if each != path):
             if output.name in digests and digest_of(output) != digests[output.name]:
