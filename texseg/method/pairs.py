@@ -48,7 +48,7 @@ PAIR_EVIDENCE = tuple(
 """What is measured of a pair of clusters; logarithms, except for shares and "step"."""
 _CONTEXT = ("leap", "leap of linked", "next", "largest contrast")
 MERGING_EVIDENCE = PAIR_EVIDENCE + _CONTEXT
-"""The same, plus how the pair compares with those that were merged before."""
+"""The same, plus how the pair compares with merges before it and, once they are known, after it."""
 _COMPARED = [i for i, name in enumerate(PAIR_EVIDENCE) if name not in ("windows", "number")]
 _OTHERS_OF_TREE = ("merge before", "merge after", "mean before")
 EVIDENCE = (*PAIR_EVIDENCE, *(f"{PAIR_EVIDENCE[i]}, {other}" for other in _OTHERS_OF_TREE for i in _COMPARED))
@@ -310,10 +310,8 @@ class Pairs:
 
 def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     """Append to the evidence (merges, PAIR_EVIDENCE) of successive merges how each compares with others."""
-    if not len(evidence):
-        return np.empty((0, len(EVIDENCE)))
-    before = np.concatenate([evidence[:1], evidence[:-1]]) - evidence
-    after = evidence - np.concatenate([evidence[1:], evidence[-1:]])
+    before = -np.diff(evidence, axis=0, prepend=evidence[:1])
+    after = -np.diff(evidence, axis=0, append=evidence[-1:])
     mean = evidence.cumsum(axis=0) / np.arange(1, len(evidence) + 1)[:, None] - evidence
     return np.column_stack([evidence, *(each[:, _COMPARED] for each in (before, after, mean))])
 
@@ -321,19 +319,23 @@ def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
 def odds_of_first(evidence: NDArray[np.float64]) -> float:
     """Log-odds of two textures of the first merge of a tree, from evidence (merges, ...) of all of them."""
     seen = evidence[:, : len(PAIR_EVIDENCE)]
-    separation, contrast = (seen[:, PAIR_EVIDENCE.index(name)] for name in ("separation", "contrast"))
-    first = in_context(seen[:0], seen[:1])
-    first[0, -2:] = np.clip(separation[0] - separation[:2][-1], -3, 3), max(0.0, contrast.max())
-    return float(merging_table().log_odds(first)[0])
+    return float(merging_table().log_odds(in_context(seen[:0], seen[:1], seen[1:]))[0])
 
 
-def in_context(earlier: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Append to the evidence (n, PAIR_EVIDENCE) of pairs how each would do as the merge after ``earlier``."""
+def in_context(
+    earlier: NDArray[np.float64], seen: NDArray[np.float64], later: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Append to the evidence (n, PAIR_EVIDENCE) of pairs how each would do as the merge after ``earlier``.
+
+    While a tree is made, nothing is known of ``later`` merges.
+    """
+    later = seen[:0] if later is None else later
     linked = [PAIR_EVIDENCE.index(name) for name in ("separation", "linked separation")]
     contrast = PAIR_EVIDENCE.index("contrast")
     leaps = np.clip(seen[:, linked] - earlier[:, linked].max(axis=0, initial=_FIRST), -2, 3)
-    largest = np.maximum(seen[:, contrast], earlier[:, contrast].max(initial=0.0))
-    return np.column_stack([seen, leaps, np.zeros(len(seen)), largest])
+    drop = np.clip((seen - later[:1])[:, linked[0]], -3, 3) if len(later) else np.zeros(len(seen))
+    others = np.concatenate([earlier, later])[:, contrast]
+    return np.column_stack([seen, leaps, drop, np.maximum(seen[:, contrast], others.max(initial=0.0))])
 
 
 @dataclass(frozen=True)
