@@ -219,17 +219,14 @@ class Divider:
             textures, classes = seeded_textures(search, scenes, features, n_classes)
             return _labelled(by_values._replace(textures=textures, classes=classes), settings.min_size)
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
-        numbers = [K]
-        has_ground = any(scene.ground is not None for scene in scenes)
-        first, last = (n_textures(k, has_ground) for k in (self.settings.k_min, self.settings.k_max))
-        is_flat = by_texture.selection is not None and are_flat(scenes, features)
-        if is_flat and have_few(means[cells.sizes > 0], last):  # as many as explain the values
-            numbers = [*range(first, last + 1), K]
-        for number in numbers:
-            best = self._of_values(by_values, means, number)
-            labels = [own for own, _ in best.labelled]
-            if numbers[1:] and measured(labels, scenes, features)[2] <= EXACT:
-                break
+        numbers = range(0)
+        if by_texture.selection is not None and are_flat(scenes, features):  # as many as explain the values
+            has_ground = any(scene.ground is not None for scene in scenes)
+            first, last = (n_textures(k, has_ground) for k in (self.settings.k_min, self.settings.k_max))
+            numbers = range(first, last + 1) if have_few(means[cells.sizes > 0], last) else numbers
+        tried = (self._of_values(by_values, means, number) for number in numbers)
+        exact = (each for each in tried if _measured(each, by_texture)[2] <= EXACT)
+        best = next(exact, None) or self._of_values(by_values, means, K)
         if best.selection is None:
             return best
         found = best.selection.chosen - K + len(best.textures.profiles)
@@ -309,18 +306,22 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
 
 def _better(by_texture: Division, by_values: Division, seen: tuple[float, float, float]) -> Division:
     """Give the division by the cue that is likelier to be right; ``seen`` is that of the one by texture."""
-    labels = [labels for labels, _ in by_values.labelled]
-    _, told, left = measured(labels, by_texture.scenes, by_texture.textures.features)
+    _, told, left = _measured(by_values, by_texture)
     is_by_values = odds_of_values(*seen, told) > 0 or left <= EXACT
     return by_values._replace(rival=by_texture) if is_by_values else by_texture
 
 
 def _seen(by_texture: Division) -> tuple[float, float, float]:
     """Mean confidence and raggedness of the labels by texture, and the share of them that values tell."""
-    labels = [labels for labels, _ in by_texture.labelled]
     confidence = np.concatenate([sure[own > 0] for own, sure in by_texture.labelled]).mean()
-    ragged, told, _ = measured(labels, by_texture.scenes, by_texture.textures.features)
+    ragged, told, _ = _measured(by_texture, by_texture)
     return float(confidence), ragged, told
+
+
+def _measured(division: Division, by_texture: Division) -> tuple[float, ...]:
+    """Measure the labels of a division, see `texseg.method.cues.measured`, by the values of all channels."""
+    labels = [labels for labels, _ in division.labelled]
+    return measured(labels, by_texture.scenes, by_texture.textures.features)
 
 
 def _by_energy(profiles: NDArray[np.floating], features: Features) -> NDArray[np.floating]:
