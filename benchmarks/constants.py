@@ -162,7 +162,7 @@ OTHERS: dict[str, dict[str, str]] = {
         ),
     },
     "definitions of what is meant: by lengths, by a wrong number, by outliers, by flat": {
-        "method.cues": "_FLAT EXACT",
+        "method.cues": "_FLAT _LEVELS EXACT",
         "channels.quantize": "_MOST_OUTLIERS",
         "method.number": "_EXACT _AS_GOOD",
         "parameters": "_REFERENCE_SIDE",

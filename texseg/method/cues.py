@@ -20,7 +20,8 @@ from texseg.method.textures import Scene
 _WEIGHTS = (0.39, 1.28, 0.79, 0.8)  # of doubt, raggedness, told and not told; learned from 1264 images
 _CONSTANT = 4.8  # learned with them
 _UNTOLD = 0.1  # least share of labels that counts as not told; less costs time, and gains nothing
-_FLAT = 0.9  # share of pixels like the one beside them
+_FLAT = 0.9  # share of pixels like the one beside them; of cells with few values, where .8 to .95 do as well
+_LEVELS = 255  # of mean values of cells that count as one; 31 to 1023 do as well
 EXACT = 0.02  # of the variance of values, which labels of flat areas leave
 _ROWS = 256  # rows of pixels compared at once
 _STRIDE = 2  # pixels; information is measured on every second row and column
@@ -83,7 +84,7 @@ def are_flat(scenes: Sequence[Scene], features: Features) -> bool:
 
 def have_few(means: NDArray[np.floating], most: int) -> bool:
     """Whether nearly all mean values (cells, C) are one of so many; those of a smooth change are not."""
-    levels = np.round(255 * (means - means.min(axis=0)) / np.maximum(np.ptp(means, axis=0), 1e-9))
+    levels = np.round(_LEVELS * (means - means.min(axis=0)) / np.maximum(np.ptp(means, axis=0), 1e-9))
     counts = np.sort(np.unique(levels, axis=0, return_counts=True)[1])
     return bool(counts[-most:].sum() >= _FLAT * len(means))
 
