@@ -353,7 +353,7 @@ def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str,
     if best >= 0.5 or len(known) < 2:
         return {}
     chosen = sorted(sorted(known, key=lambda k: -numbers[k])[:_MOST_COMPARED])
-    return {f"{k} segments ({numbers[k]:.0%})": hierarchy.labels(k) for k in chosen}
+    return {f"{k} segment{'s' * (k > 1)} ({numbers[k]:.0%})": hierarchy.labels(k) for k in chosen}
 
 
 def _write_files(

@@ -306,7 +306,7 @@ def write_labels(
     Labels, whole numbers (0: no data), are (H, W), or (D, H, W) of a volume or of pages (TIFF, ``.npy``).
     PNG files are grey, with 8 bits (up to label 255) or 16 (up to 65535), TIFF files have 8, 16 or 32 bits:
     every library reads these as numbers, where most read a palette as colours. A file appears whole or never,
-    and its folder is made; one that cannot be a label image, such as a photograph, is kept (FileExistsError).
+    and its folder is made; one that cannot be labels, such as a colour photograph, is kept (FileExistsError).
 
     ``geo`` is written as tags into a TIFF file, with 0 as the no-data value, or as a world file next to other
     files. ``pixel_size`` is the height, width and unit (and depth) of a pixel, as ``read_image(path)`` gives
