@@ -264,6 +264,16 @@ class TestBatches:
         invoke(*arguments, "--skip-existing", "-q")
         assert contents(out) == contents(tmp_path / "whole")
 
+    def test_what_a_run_left_that_was_killed_right_at_its_end_goes_with_the_next(self, tmp_path):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        invoke("segment", folder, "-k", 2, "-o", out, "-q")
+        complete, hidden = contents(out), f".{sha256(b'a_run.json').hexdigest()[:16]}"
+        (out / f"{hidden}.part").write_text("{}")
+        (out / f"{hidden}.0.part").mkdir()
+        (out / f"{hidden}.0.part" / "texseg.lock").touch()
+        invoke("segment", folder, "-k", 2, "-o", out, "-q", "--skip-existing")
+        assert contents(out) == complete
+
     @pytest.mark.parametrize("changed", [["-k", "3"], ["-k", "2", "--seed", "1"], ["-k2", "--nodata", "7"]])
     def test_results_of_other_parameters_are_no_results(self, tmp_path, changed):
         folder = folder_of(tmp_path / "in", ["a.png"])

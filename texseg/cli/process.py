@@ -23,7 +23,7 @@ from texseg.channels.planes import split_planes
 from texseg.cli.inputs import Input, ReadOptions, is_volume, named_like, open_scenes, reading_of
 from texseg.cli.options import Measured, parameters_of
 from texseg.cli.outputs import Bands, Labelled, Outcome, Page, Writing, number_in_words, write_outputs
-from texseg.cli.record import PartsFolder, made_from, parts_of, refuse_others
+from texseg.cli.record import PartsFolder, clear_withdrawn, made_from, parts_of, refuse_others
 from texseg.cli.terminal import reason_of
 from texseg.io.files import ImageTooLargeError, UnsuitableImageError, digest_of, output_path
 from texseg.io.geo import relative_size
@@ -131,7 +131,9 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         if earlier is not None:
             parts = parts_of(item, writing.folder)
             with contextlib.suppress(OSError):  # the folder is not ours
-                if parts.is_dir():  # a run was ended when it had written everything
+                for path in planned["run"]:  # a run was ended when it had written everything
+                    clear_withdrawn(path)
+                if parts.is_dir():
                     PartsFolder(parts, made, resume=True).remove()
             return earlier
         refuse_others(planned)

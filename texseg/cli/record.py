@@ -133,6 +133,14 @@ def write_record(path: Path, new: dict[str, Any], outputs: list[Path], result: M
     _withdrawn(path).unlink(missing_ok=True)
 
 
+def clear_withdrawn(path: Path) -> None:
+    """Remove what a run left that was ended when it had written a record."""
+    withdrawn = _withdrawn(path)
+    if withdrawn.exists():  # only then is it worth a look at the whole folder
+        remove_leftovers(path.parent, withdrawn.name.removesuffix("part"))
+        withdrawn.unlink(missing_ok=True)
+
+
 def recorded_result(path: Path, made: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the result in the record of an input, if it was made from exactly the same."""
     record = _read(path)
